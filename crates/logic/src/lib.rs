@@ -1,0 +1,7 @@
+//! Every decision that Holdfast makes, and the words it makes them with.
+//!
+//! Architecture invariant: nothing here reads a clock, a file, the network or the environment, and nothing waits.
+//! What is known comes in as values, what should happen goes out as values.
+
+pub mod exit;
+pub mod host;
