@@ -4,4 +4,6 @@
 //! What is known comes in as values, what should happen goes out as values.
 
 pub mod exit;
+pub mod guard;
 pub mod host;
+pub mod version;
