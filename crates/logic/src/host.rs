@@ -37,9 +37,7 @@ impl DeploymentId {
         } else if text.chars().any(|c| c == '/' || c.is_control()) {
             "it has a slash or a control character"
         } else if Self::RESERVED.iter().any(|name| text.starts_with(name))
-            || Self::RESERVED_PREFIXES
-                .iter()
-                .any(|prefix| text.starts_with(prefix))
+            || Self::RESERVED_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
         {
             "that name is reserved"
         } else {

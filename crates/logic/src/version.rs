@@ -27,10 +27,7 @@ impl Version {
         let text = text.trim();
         let plain = text.strip_prefix('v').unwrap_or(text);
         // Numbers end at the first character that is neither a digit nor a dot: `4.14.0-rc.1`, `4.14.0~x`.
-        let numbers = plain
-            .split(|c: char| !c.is_ascii_digit() && c != '.')
-            .next()
-            .unwrap_or_default();
+        let numbers = plain.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
         let mut parts = numbers.trim_end_matches('.').split('.').map(str::parse::<u32>);
         let major = parts.next().ok_or_else(bad)?.map_err(|_| bad())?;
         let minor = parts.next().ok_or_else(bad)?.map_err(|_| bad())?;
@@ -38,12 +35,7 @@ impl Version {
         if text.len() > 128 || text.chars().any(char::is_control) {
             return Err(bad());
         }
-        Ok(Self {
-            major,
-            minor,
-            patch,
-            text: text.into(),
-        })
+        Ok(Self { major, minor, patch, text: text.into() })
     }
 
     pub fn as_str(&self) -> &str {
@@ -115,11 +107,7 @@ pub fn fit(data: &Version, program: &Version, max_skew: u32, blocked: &[Version]
         return Fit::Refused(Misfit::BlockListed);
     }
     if data.major != program.major {
-        let misfit = if program.major < data.major {
-            Misfit::ProgramOlder
-        } else {
-            Misfit::OtherMajor
-        };
+        let misfit = if program.major < data.major { Misfit::ProgramOlder } else { Misfit::OtherMajor };
         return Fit::Refused(misfit);
     }
     match program.minor.checked_sub(data.minor) {
@@ -150,16 +138,7 @@ mod tests {
         ] {
             assert_eq!(v(text).numbers(), numbers, "{text}");
         }
-        for text in [
-            "",
-            "4",
-            "four",
-            "4.x",
-            "-4.1",
-            "4..1",
-            "99999999999.1",
-            "4.1\u{7}",
-        ] {
+        for text in ["", "4", "four", "4.x", "-4.1", "4..1", "99999999999.1", "4.1\u{7}"] {
             assert!(Version::parse(text).is_err(), "{text:?}");
         }
     }
@@ -181,11 +160,7 @@ mod tests {
             ("4.20.0", "5.0.0", Fit::Refused(Misfit::OtherMajor)),
             ("5.0.0", "4.20.0", Fit::Refused(Misfit::ProgramOlder)),
         ] {
-            assert_eq!(
-                fit(&v(data), &v(program), 1, &blocked),
-                expected,
-                "{data} under {program}"
-            );
+            assert_eq!(fit(&v(data), &v(program), 1, &blocked), expected, "{data} under {program}");
         }
         assert_eq!(fit(&v("4.13"), &v("4.15.0"), 2, &[]), Fit::AfterMigration);
     }

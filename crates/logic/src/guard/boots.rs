@@ -116,25 +116,16 @@ impl Boots {
     }
 
     pub fn get(&self, seq: Seq) -> Option<&Boot> {
-        self.0
-            .binary_search_by_key(&seq, |boot| boot.seq)
-            .ok()
-            .map(|at| &self.0[at])
+        self.0.binary_search_by_key(&seq, |boot| boot.seq).ok().map(|at| &self.0[at])
     }
 
     pub fn get_mut(&mut self, seq: Seq) -> Option<&mut Boot> {
-        self.0
-            .binary_search_by_key(&seq, |boot| boot.seq)
-            .ok()
-            .map(|at| &mut self.0[at])
+        self.0.binary_search_by_key(&seq, |boot| boot.seq).ok().map(|at| &mut self.0[at])
     }
 
     /// The record of one boot of one deployment: the pair is the key.
     pub fn find(&self, boot: &BootId, deployment: &DeploymentId) -> Option<&Boot> {
-        self.0
-            .iter()
-            .rev()
-            .find(|known| known.boot == *boot && known.deployment == *deployment)
+        self.0.iter().rev().find(|known| known.boot == *boot && known.deployment == *deployment)
     }
 
     /// The latest boot of a deployment, whether or not its workload was started.
@@ -144,19 +135,13 @@ impl Boots {
 
     /// The latest boot in which a deployment's workload was started.
     pub fn last_run_of(&self, deployment: &DeploymentId) -> Option<&Boot> {
-        self.0
-            .iter()
-            .rev()
-            .find(|boot| boot.ran && boot.deployment == *deployment)
+        self.0.iter().rev().find(|boot| boot.ran && boot.deployment == *deployment)
     }
 
     /// The latest boot of another deployment in which the workload was started: what the document calls the
     /// earlier deployment.
     pub fn last_run_of_another(&self, deployment: &DeploymentId) -> Option<&Boot> {
-        self.0
-            .iter()
-            .rev()
-            .find(|boot| boot.ran && boot.deployment != *deployment)
+        self.0.iter().rev().find(|boot| boot.ran && boot.deployment != *deployment)
     }
 
     /// The latest boot before `seq`.
@@ -169,10 +154,7 @@ impl Boots {
     }
 
     pub fn last_vouched_of(&self, deployment: &DeploymentId) -> Option<&Boot> {
-        self.0
-            .iter()
-            .rev()
-            .find(|boot| boot.vouched && boot.deployment == *deployment)
+        self.0.iter().rev().find(|boot| boot.vouched && boot.deployment == *deployment)
     }
 
     pub fn any_ran(&self) -> bool {

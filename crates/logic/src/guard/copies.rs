@@ -64,11 +64,7 @@ impl CopyRecord {
     pub fn is_vouched(&self, boots: &Boots) -> bool {
         !self.tainted
             && (self.healthy
-                || self
-                    .owner
-                    .seq
-                    .and_then(|seq| boots.get(seq))
-                    .is_some_and(|boot| boot.vouched))
+                || self.owner.seq.and_then(|seq| boots.get(seq)).is_some_and(|boot| boot.vouched))
     }
 
     /// Newer data sorts later; of the same data, the later copy.
@@ -128,15 +124,11 @@ impl Copies {
 
     /// The newest backup of a deployment that a healthy boot vouched for.
     pub fn newest_healthy_of(&self, deployment: &DeploymentId, boots: &Boots) -> Option<&CopyRecord> {
-        self.backups_of(deployment)
-            .filter(|copy| copy.is_vouched(boots))
-            .max_by_key(|copy| copy.age())
+        self.backups_of(deployment).filter(|copy| copy.is_vouched(boots)).max_by_key(|copy| copy.age())
     }
 
     pub fn newest_of(&self, deployment: &DeploymentId) -> Option<&CopyRecord> {
-        self.backups_of(deployment)
-            .filter(|copy| !copy.tainted)
-            .max_by_key(|copy| copy.age())
+        self.backups_of(deployment).filter(|copy| !copy.tainted).max_by_key(|copy| copy.age())
     }
 
     pub fn vouched<'a>(&'a self, boots: &'a Boots) -> impl Iterator<Item = &'a CopyRecord> {

@@ -47,9 +47,7 @@ impl<'a> Draft<'a> {
     }
 
     pub fn is_prepared(&self) -> bool {
-        self.boots
-            .get(self.seq)
-            .is_some_and(|boot| boot.pre_run == PreRun::Ready)
+        self.boots.get(self.seq).is_some_and(|boot| boot.pre_run == PreRun::Ready)
     }
 
     /// The boot before this one, whatever became of it.
@@ -58,11 +56,7 @@ impl<'a> Draft<'a> {
     }
 
     pub fn push(&mut self, step: Step, branch: Branch, reason: impl Into<String>) {
-        self.steps.push(PlannedStep {
-            step,
-            branch,
-            reason: reason.into(),
-        });
+        self.steps.push(PlannedStep { step, branch, reason: reason.into() });
     }
 
     /// The branch of the tree that decides about the data, with its reason.
@@ -91,9 +85,7 @@ impl<'a> Draft<'a> {
             self.push(Step::Recover { operation, finish }, Branch::Interrupted, reason);
         }
         if !seen.leftovers.is_empty() {
-            let step = Step::Sweep {
-                places: seen.leftovers.clone(),
-            };
+            let step = Step::Sweep { places: seen.leftovers.clone() };
             self.push(step, Branch::Interrupted, "half-built copies that nothing claims");
         }
     }
@@ -101,20 +93,10 @@ impl<'a> Draft<'a> {
     fn foresee_recovery(&mut self, operation: &Operation, finish: bool) {
         match (operation, finish) {
             (Operation::Backup { make_room, .. }, true) => self.relabel(make_room),
-            (
-                Operation::Backup {
-                    recycle: Some(old), ..
-                },
-                false,
-            ) => self.copies.forget(old.number),
+            (Operation::Backup { recycle: Some(old), .. }, false) => self.copies.forget(old.number),
+            (Operation::MoveAside { .. }, true) => self.data = Data::Absent,
             (Operation::MoveAside { copy }, false) => self.copies.forget(copy.number),
-            (
-                Operation::Restore {
-                    displaced: Some(copy),
-                    ..
-                },
-                false,
-            ) => self.copies.forget(copy.number),
+            (Operation::Restore { displaced: Some(copy), .. }, false) => self.copies.forget(copy.number),
             (Operation::Discard { number, .. }, _) => self.copies.forget(*number),
             _ => {}
         }
@@ -132,19 +114,12 @@ impl<'a> Draft<'a> {
     pub fn verdict_on(&self, owner: &Owner) -> Option<Health> {
         let Some(seq) = owner.seq else {
             let of = &owner.deployment;
-            return self
-                .boots
-                .last_run_of(of)
-                .or(self.boots.last_of(of))
-                .map(|boot| boot.system);
+            return self.boots.last_run_of(of).or(self.boots.last_of(of)).map(|boot| boot.system);
         };
         if let Some(boot) = self.boots.get(seq) {
             return Some(boot.system);
         }
-        self.copies
-            .iter()
-            .any(|copy| copy.owner == *owner && copy.healthy)
-            .then_some(Health::Healthy)
+        self.copies.iter().any(|copy| copy.owner == *owner && copy.healthy).then_some(Health::Healthy)
     }
 
     /// A backup that holds exactly the data now in place. It can be told without comparing: the owner's workload has
@@ -170,11 +145,7 @@ impl<'a> Draft<'a> {
         let mut make_room = Vec::new();
         if let Some(current) = self.copies.at(&Place::Current(of.clone())) {
             let to = Place::Generation(of.clone(), current.number);
-            make_room.push(Relocation {
-                number: current.number,
-                from: current.place.clone(),
-                to,
-            });
+            make_room.push(Relocation { number: current.number, from: current.place.clone(), to });
         }
         self.publish(record, healthy, make_room, branch, reason)
     }
@@ -193,11 +164,8 @@ impl<'a> Draft<'a> {
             from: last_healthy.clone(),
             to: Place::Generation(of.clone(), copy.number),
         });
-        let apart = Relocation {
-            number: healthy.number,
-            from: healthy.place.clone(),
-            to: last_healthy.clone(),
-        };
+        let apart =
+            Relocation { number: healthy.number, from: healthy.place.clone(), to: last_healthy.clone() };
         let make_room = earlier.into_iter().chain([apart]).collect();
         self.publish(record, false, make_room, branch, reason);
     }
@@ -229,15 +197,7 @@ impl<'a> Draft<'a> {
         }
         self.relabel(&make_room);
         self.copies.add(copy.clone());
-        self.push(
-            Step::Operate(Operation::Backup {
-                copy,
-                make_room,
-                recycle,
-            }),
-            branch,
-            reason,
-        );
+        self.push(Step::Operate(Operation::Backup { copy, make_room, recycle }), branch, reason);
         number
     }
 
@@ -248,31 +208,14 @@ impl<'a> Draft<'a> {
         }
         let number = self.number();
         let record = self.data.record().cloned();
-        let same_as = record
-            .as_ref()
-            .filter(|r| r.state == DataState::Ok)
-            .and_then(|r| self.kept_copy_of(r));
-        let tainted = record
-            .as_ref()
-            .is_some_and(|record| record.state != DataState::Ok);
+        let same_as = record.as_ref().filter(|r| r.state == DataState::Ok).and_then(|r| self.kept_copy_of(r));
+        let tainted = record.as_ref().is_some_and(|record| record.state != DataState::Ok);
         let (owner, version) = match record {
             Some(record) => (record.owner, Some(record.version)),
-            None => (
-                Owner {
-                    deployment: self.booted().clone(),
-                    seq: None,
-                },
-                None,
-            ),
+            None => (Owner { deployment: self.booted().clone(), seq: None }, None),
         };
-        let prefix = if same_as.is_some() {
-            "replaced"
-        } else {
-            "unhealthy"
-        };
-        let healthy = same_as
-            .and_then(|n| self.copies.get(n))
-            .is_some_and(|copy| copy.healthy);
+        let prefix = if same_as.is_some() { "replaced" } else { "unhealthy" };
+        let healthy = same_as.and_then(|n| self.copies.get(n)).is_some_and(|copy| copy.healthy);
         Some(CopyRecord {
             number,
             kind: CopyKind::Aside,
@@ -292,10 +235,7 @@ impl<'a> Draft<'a> {
             !self.seen.foreign.contains(name) && self.copies.at(&Place::Aside(name.clone())).is_none()
         };
         let numbered = (2u64..).map(|n| format!("{wanted}__{n}"));
-        std::iter::once(wanted.to_owned())
-            .chain(numbered)
-            .find(is_free)
-            .unwrap_or_default()
+        std::iter::once(wanted.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
     }
 
     pub fn move_aside(&mut self, branch: Branch, reason: &str) {
@@ -321,24 +261,13 @@ impl<'a> Draft<'a> {
         });
         let incoming = self.number();
         let (number, from) = (source.number, source.place.clone());
-        let operation = Operation::Restore {
-            source: number,
-            from,
-            incoming,
-            displaced,
-        };
+        let operation = Operation::Restore { source: number, from, incoming, displaced };
         self.push(Step::Operate(operation), branch, reason);
     }
 
     pub fn migrate(&mut self, from: &Version, to: &Version, base: Seq, reason: &str) {
         let deployment = self.booted().clone();
-        let step = Step::Migrate {
-            from: from.clone(),
-            to: to.clone(),
-            base,
-            seq: self.seq,
-            deployment,
-        };
+        let step = Step::Migrate { from: from.clone(), to: to.clone(), base, seq: self.seq, deployment };
         self.push(step, Branch::VersionCheck, reason);
     }
 
@@ -373,39 +302,19 @@ impl<'a> Draft<'a> {
             };
             self.steps.insert(0, step);
         }
-        Plan {
-            seq: self.seq,
-            branch: self.branch,
-            reason: self.reason,
-            steps: self.steps,
-            outcome,
-        }
+        Plan { seq: self.seq, branch: self.branch, reason: self.reason, steps: self.steps, outcome }
     }
 }
 
 /// The first number that nothing has ever used, even where the record of boots was lost.
 fn next_number(seen: &Observed) -> Seq {
-    let owner = seen
-        .data
-        .record()
-        .and_then(|record| record.owner.seq)
-        .unwrap_or(0);
-    let copies = seen
-        .copies
-        .iter()
-        .map(|copy| copy.number.max(copy.made_in).max(copy.owner.seq.unwrap_or(0)));
-    let unfinished = seen
-        .unfinished
-        .iter()
-        .map(|unfinished| match &unfinished.operation {
-            Operation::Backup { copy, .. } | Operation::MoveAside { copy } => copy.number,
-            Operation::Restore { incoming, .. } => *incoming,
-            Operation::Discard { number, .. } => *number,
-        });
-    copies
-        .chain(unfinished)
-        .chain([seen.boots.last_seq(), owner])
-        .max()
-        .unwrap_or(0)
-        + 1
+    let owner = seen.data.record().and_then(|record| record.owner.seq).unwrap_or(0);
+    let copies =
+        seen.copies.iter().map(|copy| copy.number.max(copy.made_in).max(copy.owner.seq.unwrap_or(0)));
+    let unfinished = seen.unfinished.iter().map(|unfinished| match &unfinished.operation {
+        Operation::Backup { copy, .. } | Operation::MoveAside { copy } => copy.number,
+        Operation::Restore { incoming, .. } => *incoming,
+        Operation::Discard { number, .. } => *number,
+    });
+    copies.chain(unfinished).chain([seen.boots.last_seq(), owner]).max().unwrap_or(0) + 1
 }

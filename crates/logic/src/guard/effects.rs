@@ -35,12 +35,7 @@ pub enum Operation {
     /// Take the data out of the way, so that the workload starts with none.
     MoveAside { copy: CopyRecord },
     /// Put a copy in the data's place; what was there is moved aside.
-    Restore {
-        source: Seq,
-        from: Place,
-        incoming: Seq,
-        displaced: Option<CopyRecord>,
-    },
+    Restore { source: Seq, from: Place, incoming: Seq, displaced: Option<CopyRecord> },
     /// Remove a copy that retention lets go.
     Discard { number: Seq, place: Place },
 }
@@ -72,7 +67,8 @@ pub enum Effect {
     Forget {
         number: Seq,
     },
-    /// One rename, synced. Where the target exists, it has happened already.
+    /// One rename, synced; across file systems, a complete copy under the new name and then the removal of the old.
+    /// Where the target exists, at most that removal is left to do.
     Move {
         from: Place,
         to: Place,
@@ -118,15 +114,11 @@ pub fn effects(step: &Step) -> Vec<Effect> {
     match step {
         Step::RecordBoot { seq } => vec![Effect::RecordBoot { seq: *seq }],
         Step::Recover { operation, finish } => ending(operation, *finish),
-        Step::Sweep { places } => places
-            .iter()
-            .map(|place| Effect::Remove { place: place.clone() })
-            .collect(),
+        Step::Sweep { places } => {
+            places.iter().map(|place| Effect::Remove { place: place.clone() }).collect()
+        }
         Step::Assume { version, deployment } => {
-            vec![Effect::StampAssumed {
-                version: version.clone(),
-                deployment: deployment.clone(),
-            }]
+            vec![Effect::StampAssumed { version: version.clone(), deployment: deployment.clone() }]
         }
         Step::Operate(operation) => {
             let mut list = vec![Effect::Begin(operation.clone())];
@@ -134,13 +126,7 @@ pub fn effects(step: &Step) -> Vec<Effect> {
             list.extend(ending(operation, true));
             list
         }
-        Step::Migrate {
-            from,
-            to,
-            base,
-            seq,
-            deployment,
-        } => vec![
+        Step::Migrate { from, to, base, seq, deployment } => vec![
             Effect::StampMigrating {
                 from: from.clone(),
                 to: to.clone(),
@@ -148,21 +134,14 @@ pub fn effects(step: &Step) -> Vec<Effect> {
                 seq: *seq,
                 deployment: deployment.clone(),
             },
-            Effect::RunMigration {
-                from: from.clone(),
-                to: to.clone(),
-            },
-            Effect::StampMigrated {
-                version: to.clone(),
-                seq: *seq,
-                deployment: deployment.clone(),
-            },
+            Effect::RunMigration { from: from.clone(), to: to.clone() },
+            Effect::StampMigrated { version: to.clone(), seq: *seq, deployment: deployment.clone() },
         ],
         Step::ClearRequest => vec![Effect::ClearRequest],
     }
 }
 
-/// The changes up to and including the one that cannot be taken back.
+/// The changes before the operation is ended.
 fn until_decided(operation: &Operation) -> Vec<Effect> {
     match operation {
         Operation::Backup { copy, recycle, .. } => {
@@ -170,35 +149,15 @@ fn until_decided(operation: &Operation) -> Vec<Effect> {
             let mut list = Vec::new();
             if let Some(old) = recycle {
                 list.push(Effect::Forget { number: old.number });
-                list.push(Effect::Move {
-                    from: old.place.clone(),
-                    to: staging.clone(),
-                });
+                list.push(Effect::Move { from: old.place.clone(), to: staging.clone() });
             }
-            list.push(Effect::Build {
-                from: Place::Data,
-                to: staging,
-            });
+            list.push(Effect::Build { from: Place::Data, to: staging });
             list.push(Effect::Commit(copy.clone()));
             list
         }
-        Operation::MoveAside { copy } => vec![
-            Effect::Commit(copy.clone()),
-            Effect::Move {
-                from: Place::Data,
-                to: copy.place.clone(),
-            },
-        ],
-        Operation::Restore {
-            from,
-            incoming,
-            displaced,
-            ..
-        } => {
-            let mut list = vec![Effect::Build {
-                from: from.clone(),
-                to: Place::Incoming(*incoming),
-            }];
+        Operation::MoveAside { copy } => vec![Effect::Commit(copy.clone())],
+        Operation::Restore { from, incoming, displaced, .. } => {
+            let mut list = vec![Effect::Build { from: from.clone(), to: Place::Incoming(*incoming) }];
             list.extend(displaced.clone().map(Effect::Commit));
             list.push(Effect::Exchange { incoming: *incoming });
             list
@@ -213,56 +172,30 @@ fn ending(operation: &Operation, finish: bool) -> Vec<Effect> {
     match (operation, finish) {
         (Operation::Backup { copy, make_room, .. }, true) => {
             for Relocation { number, from, to } in make_room {
-                list.push(Effect::Move {
-                    from: from.clone(),
-                    to: to.clone(),
-                });
-                list.push(Effect::Relabel {
-                    number: *number,
-                    place: to.clone(),
-                });
+                list.push(Effect::Move { from: from.clone(), to: to.clone() });
+                list.push(Effect::Relabel { number: *number, place: to.clone() });
             }
-            list.push(Effect::Move {
-                from: Place::Staging(copy.number),
-                to: copy.place.clone(),
-            });
+            list.push(Effect::Move { from: Place::Staging(copy.number), to: copy.place.clone() });
         }
         (Operation::Backup { copy, recycle, .. }, false) => {
             // The recycled generation was given up for this backup, whether or not it had been moved yet.
             if let Some(old) = recycle {
                 list.push(Effect::Forget { number: old.number });
-                list.push(Effect::Remove {
-                    place: old.place.clone(),
-                });
+                list.push(Effect::Remove { place: old.place.clone() });
             }
-            list.push(Effect::Remove {
-                place: Place::Staging(copy.number),
-            });
+            list.push(Effect::Remove { place: Place::Staging(copy.number) });
         }
-        (Operation::MoveAside { .. }, true) => {}
+        (Operation::MoveAside { copy }, true) => {
+            list.push(Effect::Move { from: Place::Data, to: copy.place.clone() });
+        }
         (Operation::MoveAside { copy }, false) => list.push(Effect::Forget { number: copy.number }),
-        (
-            Operation::Restore {
-                incoming, displaced, ..
-            },
-            true,
-        ) => {
+        (Operation::Restore { incoming, displaced, .. }, true) => {
             if let Some(copy) = displaced {
-                list.push(Effect::Move {
-                    from: Place::Incoming(*incoming),
-                    to: copy.place.clone(),
-                });
+                list.push(Effect::Move { from: Place::Incoming(*incoming), to: copy.place.clone() });
             }
         }
-        (
-            Operation::Restore {
-                incoming, displaced, ..
-            },
-            false,
-        ) => {
-            list.push(Effect::Remove {
-                place: Place::Incoming(*incoming),
-            });
+        (Operation::Restore { incoming, displaced, .. }, false) => {
+            list.push(Effect::Remove { place: Place::Incoming(*incoming) });
             if let Some(copy) = displaced {
                 list.push(Effect::Forget { number: copy.number });
             }

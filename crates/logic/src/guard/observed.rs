@@ -105,6 +105,8 @@ pub struct Observed {
     pub unfinished: Option<Unfinished>,
     /// Half-built trees that no operation claims.
     pub leftovers: Vec<Place>,
+    /// The highest number in any file name of guard's own, readable or not: numbers are never used twice.
+    pub last_number: Seq,
     /// Names in the backups directory that guard did not make.
     pub foreign: Vec<String>,
 }

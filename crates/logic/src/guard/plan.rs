@@ -20,10 +20,7 @@ type Decision = Result<(), Block>;
 pub fn plan(seen: &Observed) -> Plan {
     let mut draft = Draft::new(seen);
     if let Metadata::Damaged { file, why } = &seen.metadata {
-        draft.decide(
-            Branch::DamagedRecord,
-            format!("{file} and its second copy can't be read"),
-        );
+        draft.decide(Branch::DamagedRecord, format!("{file} and its second copy can't be read"));
         return draft.finish(Outcome::Block(words::metadata_damaged(file, why)));
     }
     draft.recover();
@@ -51,19 +48,12 @@ fn fit_data(draft: &mut Draft) -> Decision {
         return Err(block);
     }
     if draft.is_prepared() && is_whole(&draft.data) {
-        draft.decide(
-            Branch::AlreadyPrepared,
-            "this boot was prepared before; what follows is checked again",
-        );
+        draft.decide(Branch::AlreadyPrepared, "this boot was prepared before; what follows is checked again");
         return Ok(());
     }
     if let Some(request) = &draft.seen.request {
         restore_wanted(draft, &request.wanted)?;
-        draft.push(
-            Step::ClearRequest,
-            Branch::Requested,
-            "the restore that was asked for is done",
-        );
+        draft.push(Step::ClearRequest, Branch::Requested, "the restore that was asked for is done");
         return Ok(());
     }
     match draft.data.clone() {
@@ -91,19 +81,13 @@ fn absent(draft: &mut Draft) {
     let knows_something = draft.copies.iter().next().is_some() || draft.boots.any_ran();
     match knows_something {
         false => draft.decide(Branch::FirstBoot, "there is no data and no backup: a first boot"),
-        true => draft.decide(
-            Branch::DataGone,
-            "there is no data: start fresh, and leave every backup alone",
-        ),
+        true => draft.decide(Branch::DataGone, "there is no data: start fresh, and leave every backup alone"),
     }
 }
 
 fn no_record(draft: &mut Draft) -> Decision {
     if draft.boots.any_ran() || draft.copies.iter().next().is_some() {
-        draft.decide(
-            Branch::ForeignData,
-            "there is data without version.json, though boots are on record",
-        );
+        draft.decide(Branch::ForeignData, "there is data without version.json, though boots are on record");
         return Err(words::foreign_data());
     }
     let version = draft.seen.policy.assumed.clone();
@@ -111,37 +95,18 @@ fn no_record(draft: &mut Draft) -> Decision {
     let Ok(deployment) = DeploymentId::new(version.as_str()) else {
         return Err(words::foreign_data());
     };
-    let owner = Owner {
-        deployment: deployment.clone(),
-        seq: None,
-    };
-    let record = DataRecord {
-        version: version.clone(),
-        owner,
-        state: DataState::Ok,
-    };
+    let owner = Owner { deployment: deployment.clone(), seq: None };
+    let record = DataRecord { version: version.clone(), owner, state: DataState::Ok };
     draft.data = Data::Present(Recorded::Known(record.clone()));
     draft.decide(Branch::NoRecordAssumed, reason.clone());
-    draft.push(
-        Step::Assume { version, deployment },
-        Branch::NoRecordAssumed,
-        reason,
-    );
-    draft.back_up(
-        &record,
-        true,
-        Branch::NoRecordAssumed,
-        "keep it before anything touches it",
-    );
+    draft.push(Step::Assume { version, deployment }, Branch::NoRecordAssumed, reason);
+    draft.back_up(&record, true, Branch::NoRecordAssumed, "keep it before anything touches it");
     Ok(())
 }
 
 fn restore_wanted(draft: &mut Draft, wanted: &Wanted) -> Decision {
     let Some(source) = resolve(&draft.copies, &draft.boots, draft.booted(), wanted).cloned() else {
-        draft.decide(
-            Branch::Requested,
-            "a restore was asked for, and there is nothing to restore",
-        );
+        draft.decide(Branch::Requested, "a restore was asked for, and there is nothing to restore");
         return Err(words::requested_backup_missing(wanted, draft.booted()));
     };
     let reason = format!("an administrator asked for {}", words::copy(&source));
@@ -158,11 +123,7 @@ pub fn resolve<'a>(
     booted: &DeploymentId,
     wanted: &Wanted,
 ) -> Option<&'a CopyRecord> {
-    let of = |deployment| {
-        copies
-            .newest_healthy_of(deployment, boots)
-            .or(copies.newest_of(deployment))
-    };
+    let of = |deployment| copies.newest_healthy_of(deployment, boots).or(copies.newest_of(deployment));
     match wanted {
         Wanted::Booted => of(booted),
         Wanted::Deployment(deployment) => of(deployment),
@@ -172,33 +133,19 @@ pub fn resolve<'a>(
 
 /// Before anything replaces the data: keep it, if a healthy boot vouched for it or nobody judged it.
 fn keep_if_good(draft: &mut Draft) {
-    let Some(record) = draft
-        .data
-        .record()
-        .filter(|record| record.state == DataState::Ok)
-        .cloned()
-    else {
+    let Some(record) = draft.data.record().filter(|record| record.state == DataState::Ok).cloned() else {
         return;
     };
     let verdict = draft.verdict_on(&record.owner);
     if matches!(verdict, None | Some(Health::Healthy)) {
-        let reason = format!(
-            "{} is good data: keep it before it is replaced",
-            words::data(&record)
-        );
+        let reason = format!("{} is good data: keep it before it is replaced", words::data(&record));
         draft.back_up(&record, true, Branch::Requested, &reason);
     }
 }
 
 /// A migration began and did not end. What it left is neither old nor new; its base is.
 fn return_to_base(draft: &mut Draft, record: &DataRecord) -> Result<DataRecord, Block> {
-    let DataState::Tainted {
-        failed,
-        from,
-        to,
-        base,
-    } = &record.state
-    else {
+    let DataState::Tainted { failed, from, to, base } = &record.state else {
         return Ok(record.clone());
     };
     let what = if *failed { "failed" } else { "was interrupted" };
@@ -213,17 +160,11 @@ fn return_to_base(draft: &mut Draft, record: &DataRecord) -> Result<DataRecord, 
     };
     let Some((source, version)) = found.cloned().and_then(|c| c.version.clone().map(|v| (c, v))) else {
         draft.decide(Branch::MigrationBroken, reason);
-        return Err(words::no_backup(&format!(
-            "the base of the migration from {from} to {to}"
-        )));
+        return Err(words::no_backup(&format!("the base of the migration from {from} to {to}")));
     };
     draft.decide(Branch::MigrationBroken, reason.clone());
     draft.restore(&source, Branch::MigrationBroken, &reason);
-    Ok(DataRecord {
-        version,
-        owner: source.owner,
-        state: DataState::Ok,
-    })
+    Ok(DataRecord { version, owner: source.owner, state: DataState::Ok })
 }
 
 fn judge(draft: &mut Draft, record: &DataRecord) -> Decision {
@@ -240,10 +181,8 @@ fn judge(draft: &mut Draft, record: &DataRecord) -> Decision {
             Ok(())
         }
         Some(Health::Unknown) if own => {
-            let reason = format!(
-                "{} got no verdict, and the same deployment boots again",
-                words::data(record)
-            );
+            let reason =
+                format!("{} got no verdict, and the same deployment boots again", words::data(record));
             draft.decide(Branch::OwnerUnknownSame, reason);
             Ok(())
         }
@@ -260,16 +199,10 @@ fn after_healthy(draft: &mut Draft, record: &DataRecord, own: bool) {
         return;
     }
     let booted = draft.booted();
-    let was_healthy = draft
-        .boots
-        .last_run_of(booted)
-        .is_some_and(|boot| boot.system == Health::Healthy);
+    let was_healthy = draft.boots.last_run_of(booted).is_some_and(|boot| boot.system == Health::Healthy);
     let backup = draft.copies.newest_healthy_of(booted, &draft.boots);
-    let older = backup.filter(|copy| {
-        copy.version
-            .as_ref()
-            .is_some_and(|version| version.is_older_than(&record.version))
-    });
+    let older = backup
+        .filter(|copy| copy.version.as_ref().is_some_and(|version| version.is_older_than(&record.version)));
     if let Some(source) = older.filter(|_| was_healthy).cloned() {
         let reason = format!(
             "{booted} was healthy with older data than {}: a rollback on demand, so its own data comes back",
@@ -283,10 +216,7 @@ fn after_healthy(draft: &mut Draft, record: &DataRecord, own: bool) {
 /// The booted deployment finds its own data, from a boot that was not healthy.
 fn after_own_unhealthy(draft: &mut Draft, record: &DataRecord) -> Decision {
     let booted = draft.booted();
-    if draft
-        .previous()
-        .is_some_and(|previous| previous.deployment != *booted)
-    {
+    if draft.previous().is_some_and(|previous| previous.deployment != *booted) {
         let reason = format!(
             "{booted} was unhealthy, another deployment was tried and left the data alone: keep the last healthy \
              backup apart, back the data up as it is, and try again"
@@ -393,15 +323,11 @@ fn staged_over_unhealthy(draft: &mut Draft, record: &DataRecord) -> Decision {
     let (booted, data) = (draft.booted(), words::data(record));
     let branch = Branch::StagedOverUnhealthy;
     let policy = draft.seen.policy.staged_over_unhealthy;
-    let last_healthy = (policy == StagedOverUnhealthy::RestoreLastHealthy)
-        .then(|| newest_readable(draft))
-        .flatten();
+    let last_healthy =
+        (policy == StagedOverUnhealthy::RestoreLastHealthy).then(|| newest_readable(draft)).flatten();
     match (policy, last_healthy) {
         (StagedOverUnhealthy::Block, _) => {
-            draft.decide(
-                branch,
-                format!("{booted} was staged over {data}, which was not healthy"),
-            );
+            draft.decide(branch, format!("{booted} was staged over {data}, which was not healthy"));
             return Err(words::staged_over_unhealthy(&record.owner.deployment, booted));
         }
         (StagedOverUnhealthy::Keep, _) => {
@@ -431,18 +357,10 @@ fn newest_readable(draft: &Draft) -> Option<CopyRecord> {
     let policy = &draft.seen.policy;
     let readable = |copy: &&CopyRecord| {
         copy.version.as_ref().is_some_and(|version| {
-            !matches!(
-                fit(version, &draft.seen.program, policy.max_skew, &policy.blocked),
-                Fit::Refused(_)
-            )
+            !matches!(fit(version, &draft.seen.program, policy.max_skew, &policy.blocked), Fit::Refused(_))
         })
     };
-    draft
-        .copies
-        .vouched(&draft.boots)
-        .filter(readable)
-        .max_by_key(|copy| copy.age())
-        .cloned()
+    draft.copies.vouched(&draft.boots).filter(readable).max_by_key(|copy| copy.age()).cloned()
 }
 
 fn check_version(draft: &mut Draft) -> Decision {
@@ -455,12 +373,7 @@ fn check_version(draft: &mut Draft) -> Decision {
         Fit::Refused(misfit) => Err(words::misfit(misfit, &record.version, program, policy.max_skew)),
         Fit::AfterMigration => {
             let good = matches!(draft.verdict_on(&record.owner), None | Some(Health::Healthy));
-            let base = draft.back_up(
-                &record,
-                good,
-                Branch::VersionCheck,
-                "a migration starts from a backup",
-            );
+            let base = draft.back_up(&record, good, Branch::VersionCheck, "a migration starts from a backup");
             let from = &record.version;
             let reason = format!(
                 "the data is of {from}, the program is {program}: migrate, starting from backup {base}"

@@ -109,15 +109,9 @@ impl<'a> Inventory<'a> {
 
     /// Data moved aside beyond the caps: first what is kept as a backup as well, then the oldest.
     pub fn droppable_asides(&self) -> Vec<&'a CopyRecord> {
-        let mut asides: Vec<_> = self
-            .copies
-            .iter()
-            .filter(|copy| copy.kind == CopyKind::Aside)
-            .collect();
+        let mut asides: Vec<_> = self.copies.iter().filter(|copy| copy.kind == CopyKind::Aside).collect();
         let mut count = asides.len();
-        let mut bytes = asides
-            .iter()
-            .fold(0u64, |sum, copy| sum.saturating_add(copy.bytes));
+        let mut bytes = asides.iter().fold(0u64, |sum, copy| sum.saturating_add(copy.bytes));
         asides.sort_by_key(|copy| (copy.same_as.is_none(), copy.number));
         asides.retain(|copy| {
             let over = count > self.policy.aside_max || bytes > self.policy.aside_max_bytes;
@@ -147,10 +141,7 @@ fn rank(copy: &CopyRecord) -> (bool, Seq) {
 
 pub(super) fn discard(copy: &CopyRecord, reason: String) -> PlannedStep {
     PlannedStep {
-        step: Step::Operate(Operation::Discard {
-            number: copy.number,
-            place: copy.place.clone(),
-        }),
+        step: Step::Operate(Operation::Discard { number: copy.number, place: copy.place.clone() }),
         branch: Branch::Retention,
         reason,
     }
@@ -176,20 +167,13 @@ pub fn prune(seen: &Observed) -> Vec<PlannedStep> {
         .copies
         .iter()
         .filter(|copy| copy.kind == CopyKind::Aside && !inventory.is_protected(copy))
-        .filter(|copy| {
-            copy.same_as
-                .is_some_and(|number| seen.copies.get(number).is_some())
-        })
+        .filter(|copy| copy.same_as.is_some_and(|number| seen.copies.get(number).is_some()))
         .collect();
     let is_redundant = |copy: &CopyRecord| redundant.iter().any(|known| known.number == copy.number);
     let asides = inventory.droppable_asides();
     let over_cap = asides.iter().filter(|copy| !is_redundant(copy));
     backups
-        .chain(
-            redundant
-                .iter()
-                .map(|copy| discard(copy, "the same data is kept as a backup".to_owned())),
-        )
+        .chain(redundant.iter().map(|copy| discard(copy, "the same data is kept as a backup".to_owned())))
         .chain(
             over_cap.map(|copy| discard(copy, "more data was moved aside than the limits allow".to_owned())),
         )

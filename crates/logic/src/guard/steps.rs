@@ -15,11 +15,18 @@ use crate::version::Version;
 #[serde(rename_all = "kebab-case", tag = "do")]
 pub enum Step {
     /// Enter this boot in the record, before anything else.
-    RecordBoot { seq: Seq },
+    RecordBoot {
+        seq: Seq,
+    },
     /// Finish or undo what was interrupted.
-    Recover { operation: Operation, finish: bool },
+    Recover {
+        operation: Operation,
+        finish: bool,
+    },
     /// Remove half-built trees that nothing claims.
-    Sweep { places: Vec<Place> },
+    Sweep {
+        places: Vec<Place>,
+    },
     /// Write the record of data that has none.
     Assume {
         version: Version,
