@@ -1,1 +1,14 @@
-//! placeholder
+//! What only tests need: file systems that can lose their power, a tracer that stops a command after any
+//! of its mutating system calls, an explorer of state spaces, and an oracle that compares two trees.
+//!
+//! Nothing here may be used by what ships, and nothing here uses the code that it is there to judge: the
+//! comparison of trees, for one, shares no line with `disk`.
+//!
+//! Nothing is skipped in silence. A level that needs root or a tool of the host panics and names what is
+//! missing, because a test that did not run must never look like a test that passed.
+
+pub mod compare;
+pub mod explore;
+mod kernel;
+pub mod scratch_fs;
+pub mod trace;
