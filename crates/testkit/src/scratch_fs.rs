@@ -53,18 +53,25 @@ impl FsKind {
                 "e2fsprogs",
                 &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
             ),
-            FsKind::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-K"]),
+            FsKind::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-K", "-f"]),
         };
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-        let output = match Command::new(tool).args(options).arg(image).env("PATH", path).output() {
-            Ok(output) => output,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                panic!("{tool} is missing: install the Debian package {package}")
+        for attempts_left in (0..20).rev() {
+            let output = match Command::new(tool).args(options).arg(image).env("PATH", &path).output() {
+                Ok(output) => output,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    panic!("{tool} is missing: install the Debian package {package}")
+                }
+                Err(error) => panic!("cannot run {tool}: {error}"),
+            };
+            if output.status.success() {
+                return;
             }
-            Err(error) => panic!("cannot run {tool}: {error}"),
-        };
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{tool} {} failed: {complaint}", image.display());
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            // mkfs.btrfs looks at every mounted loop device, and stumbles over one that is going away.
+            let stumbled = complaint.contains("cannot check mount status");
+            assert!(stumbled && attempts_left > 0, "{tool} {} failed: {complaint}", image.display());
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 //! The oracle accepts a faithful copy and names each way in which a copy can be unfaithful.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, too")]
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use std::ffi::OsStr;

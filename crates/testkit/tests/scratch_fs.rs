@@ -1,4 +1,5 @@
 //! The scratch file systems keep what a disk keeps and lose what a power cut loses, on every kind.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, too")]
 
 use std::fs::{self, File};
 use std::io::Write;

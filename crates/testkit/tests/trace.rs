@@ -1,10 +1,11 @@
 //! The tracer sees every call that changes a file, always in the same order, and stops exactly after it.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, too")]
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -64,6 +65,12 @@ fn helper_process() {
                 scope.spawn(move || write_files(thread));
             }
         }),
+        Ok("spawn and execute") => {
+            // The test runs in a thread that is not the first of its process, so the exec ends the others.
+            assert!(Command::new("mkdir").arg("spawned").status().unwrap().success());
+            let _other = std::thread::spawn(|| std::thread::sleep(Duration::from_secs(1000)));
+            panic!("{}", Command::new("mkdir").arg("executed").exec());
+        }
         Ok("500 calls") => {
             let mut file = File::create("file").unwrap();
             for _ in 0..499 {
@@ -177,6 +184,19 @@ fn everything_that_the_command_started_dies_with_it() {
         state.contains("sleep") && !state.contains(") Z ")
     };
     assert!(!pids.iter().any(|pid| is_alive(pid)));
+}
+
+#[test]
+fn a_spawned_program_is_a_child_and_an_executed_one_is_the_command_itself() {
+    let directory = Directory::new("spawn");
+    let traced = Trace::run(helper(&directory.0, "spawn and execute"), &[&directory.0]);
+    assert!(traced.status.success(), "{}", traced.stdout);
+    let made_by: Vec<_> = traced.calls.iter().map(|call| (call.role, call.program.as_str())).collect();
+    assert_eq!(made_by, [(Role::Child, "mkdir"), (Role::Main, "mkdir")]);
+    let killed =
+        Trace::kill_after(helper(directory.emptied(), "spawn and execute"), &[&directory.0], 1).unwrap();
+    assert_eq!(killed.calls, traced.calls[..1]);
+    assert!(directory.0.join("spawned").exists() && !directory.0.join("executed").exists());
 }
 
 #[test]
