@@ -1,0 +1,92 @@
+//! One holder at a time, and a record of who it is for the message to the others.
+//!
+//! The lock is the kernel's and ends with its process; the record in the file is for people only and
+//! must never be used to decide whether the lock is free.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::durable::read_limited;
+use crate::error::{Error, Operation, Result};
+
+const RECORD_LIMIT: u64 = 64 * 1024;
+const COMMAND_LIMIT: usize = 1024;
+/// How often the file may be replaced under us before we give up.
+const ATTEMPTS: usize = 16;
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub pid: u32,
+    /// When the lock was taken, in seconds since 1970 by the clock of then.
+    pub since: u64,
+    /// The command line of the holder.
+    pub command: String,
+}
+
+/// Held until dropped.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the lock, or says `None` at once when someone else holds it.
+    pub fn try_acquire(path: &Path) -> Result<Option<Lock>> {
+        for _ in 0..ATTEMPTS {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)
+                .map_err(|e| Error::io(Operation::Open, path, e))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
+                Err(std::fs::TryLockError::Error(e)) => return Err(Error::io(Operation::Lock, path, e)),
+            }
+            // Someone may have removed or replaced the file between open and lock; a lock on a file that
+            // no one else can open any more would exclude no one.
+            let ours = file.metadata().map_err(|e| Error::io(Operation::Inspect, path, e))?;
+            match std::fs::symlink_metadata(path) {
+                Ok(there) if there.ino() == ours.ino() && there.dev() == ours.dev() => {}
+                _ => continue,
+            }
+            let mut lock = Lock { file };
+            // A full disk must not keep a rescue from running: the record is a courtesy.
+            let _ = lock.record();
+            return Ok(Some(lock));
+        }
+        Ok(None)
+    }
+
+    /// Who last said to hold the lock at `path`; meant for the message after `try_acquire` gave `None`.
+    pub fn holder(path: &Path) -> Result<Option<Holder>> {
+        let bytes = read_limited(path, RECORD_LIMIT)?.unwrap_or_default();
+        Ok(serde_json::from_slice(&bytes).ok())
+    }
+
+    fn record(&mut self) -> std::io::Result<()> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let mut command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+        command.truncate(COMMAND_LIMIT);
+        let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
+        let record = serde_json::to_vec(&Holder { pid: std::process::id(), since, command })?;
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(&record)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing releases the lock; the record goes before it so that no one reads a name that is gone.
+        let _ = self.file.set_len(0);
+    }
+}

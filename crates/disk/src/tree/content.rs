@@ -1,0 +1,173 @@
+//! The bytes of one file into another: shared where the file system can, copied where it cannot or where
+//! sharing would take longer. It must not touch anything but content.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{SeekFrom, ftruncate, ioctl_ficlone, seek};
+use rustix::io::{Errno, pread, pwrite};
+
+use super::copy::ClonePolicy;
+use super::meta::Meta;
+use super::progress::Progress;
+use crate::error::{Error, Operation, Result};
+use crate::ioctl;
+
+/// What is read and written in one call.
+pub(crate) const BUFFER: usize = 256 * 1024;
+/// Between two looks at whether to stop.
+const STRIDE: u64 = 8 * 1024 * 1024;
+/// Below this, asking for the number of extents costs more than a bad choice.
+pub(crate) const WORTH_ASKING: u64 = 256 * 1024;
+/// Sharing costs this much per extent, and copying this much per byte (1 GiB a second).
+const EXTENT_NANOS: u64 = 55_000;
+const BYTES_PER_SECOND: u64 = 1 << 30;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Shared,
+    Written,
+    /// An empty file.
+    Nothing,
+}
+
+/// Whether files of one device can share content with files of another, learnt by trying.
+pub(crate) struct Sharing {
+    policy: ClonePolicy,
+    impossible: Mutex<Vec<(u64, u64)>>,
+}
+
+/// The answers that mean "not between these two file systems", not "not this file".
+pub(crate) fn means_never(e: Errno) -> bool {
+    matches!(e, Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS)
+}
+
+/// Whether so fragmented a file is copied faster than shared.
+pub(crate) fn fragmented(fd: impl AsFd, size: u64, allocated: u64) -> bool {
+    if size < WORTH_ASKING {
+        return false;
+    }
+    let Ok(extents) = ioctl::extent_count(fd) else { return false };
+    let share = u64::from(extents).saturating_mul(EXTENT_NANOS);
+    let write = u128::from(allocated.min(size)) * 1_000_000_000 / u128::from(BYTES_PER_SECOND);
+    u128::from(share) > write
+}
+
+impl Sharing {
+    pub fn new(policy: ClonePolicy) -> Sharing {
+        Sharing { policy, impossible: Mutex::new(Vec::new()) }
+    }
+
+    fn possible(&self, pair: (u64, u64)) -> bool {
+        self.policy != ClonePolicy::Never
+            && !self.impossible.lock().unwrap_or_else(PoisonError::into_inner).contains(&pair)
+    }
+
+    /// Whether content must be read for sure, so that reading ahead pays.
+    pub fn known_impossible(&self, pair: (u64, u64)) -> bool {
+        !self.possible(pair)
+    }
+
+    fn remember(&self, pair: (u64, u64)) {
+        let mut list = self.impossible.lock().unwrap_or_else(PoisonError::into_inner);
+        if !list.contains(&pair) {
+            list.push(pair);
+        }
+    }
+}
+
+pub(crate) struct Transfer<'a> {
+    pub sharing: &'a Sharing,
+    pub progress: &'a dyn Progress,
+    pub buffer: &'a mut [u8],
+    /// Bytes done that have not been told yet.
+    pub pending: &'a mut u64,
+    pub source: &'a dyn Fn() -> PathBuf,
+    pub target: &'a dyn Fn() -> PathBuf,
+}
+
+impl Transfer<'_> {
+    /// Fills the new, empty file `to`. Holes stay holes. Not more than the size at opening is copied, so a
+    /// file that grows does not keep us here; one that shrinks ends where it ends.
+    pub fn run(&mut self, from: impl AsFd, meta: &Meta, to: impl AsFd, to_dev: u64) -> Result<How> {
+        let (from, to) = (from.as_fd(), to.as_fd());
+        if meta.size == 0 {
+            return Ok(How::Nothing);
+        }
+        let pair = (meta.dev, to_dev);
+        if self.sharing.possible(pair)
+            && (self.sharing.policy == ClonePolicy::Always || !fragmented(from, meta.size, meta.allocated))
+        {
+            match ioctl_ficlone(to, from) {
+                Ok(()) => {
+                    *self.pending += meta.size;
+                    return Ok(How::Shared);
+                }
+                Err(e) if means_never(e) => self.sharing.remember(pair),
+                // Not this file: other alignment, a swap file, no copy-on-write for it.
+                Err(Errno::INVAL | Errno::TXTBSY | Errno::PERM) => {}
+                Err(e) => return Err(Error::io(Operation::Clone, &(self.target)(), e)),
+            }
+        }
+        if meta.allocated >= meta.size {
+            self.span(from, to, 0, meta.size)?;
+            return Ok(How::Written);
+        }
+        let read = |e| Error::io(Operation::Read, &(self.source)(), e);
+        let mut at = 0;
+        while at < meta.size {
+            let start = match seek(from, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                // Nothing but hole up to the end.
+                Err(Errno::NXIO) => break,
+                // The file system knows no holes.
+                Err(Errno::INVAL) => at,
+                Err(e) => return Err(read(e)),
+            };
+            let end = match seek(from, SeekFrom::Hole(start)) {
+                Ok(end) => end.min(meta.size),
+                Err(Errno::NXIO) => break,
+                Err(Errno::INVAL) => meta.size,
+                Err(e) => return Err(read(e)),
+            };
+            if start < end && !self.span(from, to, start, end)? {
+                return Ok(How::Written);
+            }
+            at = end.max(at + 1);
+        }
+        ftruncate(to, meta.size).map_err(|e| Error::io(Operation::Truncate, &(self.target)(), e))?;
+        Ok(How::Written)
+    }
+
+    /// Copies bytes `start..end`; `false` if the file ended before.
+    fn span(&mut self, from: impl AsFd, to: impl AsFd, start: u64, end: u64) -> Result<bool> {
+        let mut at = start;
+        while at < end {
+            let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(self.buffer.len());
+            let got = match pread(&from, &mut self.buffer[..want], at) {
+                Ok(0) => return Ok(false),
+                Ok(got) => got,
+                Err(Errno::INTR) => continue,
+                Err(e) => return Err(Error::io(Operation::Read, &(self.source)(), e)),
+            };
+            let mut done = 0;
+            while done < got {
+                match pwrite(&to, &self.buffer[done..got], at + done as u64) {
+                    Ok(n) => done += n,
+                    Err(Errno::INTR) => {}
+                    Err(e) => return Err(Error::io(Operation::Write, &(self.target)(), e)),
+                }
+            }
+            at += got as u64;
+            *self.pending += got as u64;
+            if *self.pending >= STRIDE {
+                self.progress.advance(0, std::mem::take(self.pending));
+                if self.progress.cancelled() {
+                    return Err(Error::Cancelled);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
