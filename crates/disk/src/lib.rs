@@ -5,6 +5,7 @@
 //! prints, logs or reads the environment; nothing is asynchronous. Names and paths are bytes, never
 //! assumed to be UTF-8. `unsafe` appears in `ioctl` only.
 
+mod display;
 pub mod durable;
 mod error;
 mod ioctl;

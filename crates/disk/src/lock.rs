@@ -66,6 +66,13 @@ impl Lock {
         Ok(None)
     }
 
+    /// Keeps the lock with whatever this process becomes by `exec`, and with its children: it ends with the last of
+    /// them.
+    pub fn survive_exec(&self, path: &Path) -> Result<()> {
+        rustix::io::fcntl_setfd(&self.file, rustix::io::FdFlags::empty())
+            .map_err(|e| Error::io(Operation::Lock, path, e))
+    }
+
     /// Who last said to hold the lock at `path`; meant for the message after `try_acquire` gave `None`.
     pub fn holder(path: &Path) -> Result<Option<Holder>> {
         let bytes = read_limited(path, RECORD_LIMIT)?.unwrap_or_default();

@@ -1,48 +1,71 @@
 //! Work that begets work, over a few threads. Last in, first out, so that a directory is finished before
 //! the next is begun and few are open at a time. It must not know what the work is.
 
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
-pub(crate) struct Queue<T> {
+struct Shared<T> {
     inner: Mutex<Inner<T>>,
     changed: Condvar,
 }
 
 struct Inner<T> {
-    stack: Vec<T>,
+    /// One stack per thread. Each works on its own newest, and takes the oldest of another when it has
+    /// none: so threads stay in directories of their own, where they do not wait for each other's locks.
+    stacks: Vec<VecDeque<T>>,
     /// Tasks that are being worked on, and may add more.
     active: usize,
+    idle: usize,
     failure: Option<Error>,
     stopped: bool,
 }
 
-impl<T> Queue<T> {
+/// Where a task puts the tasks that it begets.
+pub(crate) struct Queue<'a, T> {
+    shared: &'a Shared<T>,
+    own: usize,
+}
+
+impl<T> Queue<'_, T> {
+    /// Adds tasks; the last one is taken first.
+    pub fn push(&self, tasks: impl IntoIterator<Item = T>) {
+        let mut inner = self.shared.lock();
+        if let Some(stack) = inner.stacks.get_mut(self.own) {
+            stack.extend(tasks);
+        }
+        if inner.idle > 0 {
+            self.shared.changed.notify_all();
+        }
+    }
+}
+
+impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds tasks; the last one is taken first.
-    pub fn push(&self, tasks: impl IntoIterator<Item = T>) {
-        self.lock().stack.extend(tasks);
-        self.changed.notify_all();
-    }
-
-    fn take(&self) -> Option<T> {
+    fn take(&self, own: usize) -> Option<T> {
         let mut inner = self.lock();
         loop {
             if inner.stopped {
                 return None;
             }
-            if let Some(task) = inner.stack.pop() {
+            let task = match inner.stacks.get_mut(own).and_then(VecDeque::pop_back) {
+                Some(task) => Some(task),
+                None => inner.stacks.iter_mut().find_map(VecDeque::pop_front),
+            };
+            if task.is_some() {
                 inner.active += 1;
-                return Some(task);
+                return task;
             }
             if inner.active == 0 {
                 return None;
             }
+            inner.idle += 1;
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.idle -= 1;
         }
     }
 
@@ -53,7 +76,7 @@ impl<T> Queue<T> {
             inner.stopped = true;
             inner.failure.get_or_insert(error);
         }
-        if inner.stopped || (inner.active == 0 && inner.stack.is_empty()) {
+        if inner.stopped || inner.active == 0 {
             self.changed.notify_all();
         }
     }
@@ -65,7 +88,7 @@ impl<T> Queue<T> {
     }
 }
 
-struct AbandonOnPanic<'a, T>(&'a Queue<T>);
+struct AbandonOnPanic<'a, T>(&'a Shared<T>);
 
 impl<T> Drop for AbandonOnPanic<'_, T> {
     fn drop(&mut self) {
@@ -81,23 +104,28 @@ pub(crate) fn run<T: Send, S: Send>(
     threads: usize,
     first: impl IntoIterator<Item = T>,
     new_state: impl Fn() -> S + Sync,
-    work: impl Fn(&Queue<T>, &mut S, T) -> Result<()> + Sync,
+    work: impl Fn(&Queue<'_, T>, &mut S, T) -> Result<()> + Sync,
 ) -> Result<Vec<S>> {
-    let inner = Inner { stack: first.into_iter().collect(), active: 0, failure: None, stopped: false };
-    let queue = Queue { inner: Mutex::new(inner), changed: Condvar::new() };
-    let worker = || {
-        let _guard = AbandonOnPanic(&queue);
+    let threads = threads.max(1);
+    let mut stacks: Vec<VecDeque<T>> = (0..threads).map(|_| VecDeque::new()).collect();
+    stacks[0].extend(first);
+    let inner = Inner { stacks, active: 0, idle: 0, failure: None, stopped: false };
+    let shared = Shared { inner: Mutex::new(inner), changed: Condvar::new() };
+    let worker = |own: usize| {
+        let _guard = AbandonOnPanic(&shared);
+        let queue = Queue { shared: &shared, own };
         let mut state = new_state();
-        while let Some(task) = queue.take() {
+        while let Some(task) = shared.take(own) {
             let outcome = work(&queue, &mut state, task);
-            queue.done(outcome);
+            shared.done(outcome);
         }
         state
     };
-    let mut states = Vec::with_capacity(threads.max(1));
+    let worker = &worker;
+    let mut states = Vec::with_capacity(threads);
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
-        states.push(worker());
+        let others: Vec<_> = (1..threads).map(|own| scope.spawn(move || worker(own))).collect();
+        states.push(worker(0));
         for other in others {
             match other.join() {
                 Ok(state) => states.push(state),
@@ -105,7 +133,7 @@ pub(crate) fn run<T: Send, S: Send>(
             }
         }
     });
-    let failure = queue.lock().failure.take();
+    let failure = shared.lock().failure.take();
     match failure {
         Some(error) => Err(error),
         None => Ok(states),

@@ -163,7 +163,7 @@ impl Tree<'_> {
         }
     }
 
-    fn directory(&self, queue: &Queue<Task>, dirs: &mut Vec<Vec<u8>>, rel: Vec<u8>) -> Result<()> {
+    fn directory(&self, queue: &Queue<'_, Task>, dirs: &mut Vec<Vec<u8>>, rel: Vec<u8>) -> Result<()> {
         if self.progress.cancelled() {
             return Err(Error::Cancelled);
         }

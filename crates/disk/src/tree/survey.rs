@@ -72,7 +72,7 @@ impl Walk<'_> {
 
     fn directory<S>(
         &self,
-        queue: &Queue<Task>,
+        queue: &Queue<'_, Task>,
         state: &mut S,
         rel: Vec<u8>,
         visit: &impl Fn(&mut S, Visit<'_>) -> Result<bool>,

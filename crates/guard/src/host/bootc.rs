@@ -67,41 +67,19 @@ struct Composefs {
 pub fn parse_bootc(text: &str, osname: Option<&str>) -> Result<Listing, Error> {
     let document: Document = json(ORIGIN, text)?;
     if document.kind != "BootcHost" || !document.api_version.starts_with("org.containers.bootc/v1") {
-        let Document {
-            api_version, kind, ..
-        } = document;
-        return Err(malformed(
-            ORIGIN,
-            format!("it is a {kind} of {api_version}, not a BootcHost of v1"),
-        ));
+        let Document { api_version, kind, .. } = document;
+        return Err(malformed(ORIGIN, format!("it is a {kind} of {api_version}, not a BootcHost of v1")));
     }
     let status = document.status;
     let named = |entry: BootEntry| named(entry, osname);
-    let staged = status.staged.map(named).transpose()?.map(|entry| Entry {
-        staged: true,
-        ..entry
-    });
-    let booted = status.booted.map(named).transpose()?.map(|entry| Entry {
-        booted: true,
-        ..entry
-    });
-    let rollback = status.rollback.map(named).transpose()?.map(|entry| Entry {
-        rollback: true,
-        ..entry
-    });
-    let others = status
-        .other_deployments
-        .into_iter()
-        .map(named)
-        .collect::<Result<Vec<_>, _>>()?;
+    let staged = status.staged.map(named).transpose()?.map(|entry| Entry { staged: true, ..entry });
+    let booted = status.booted.map(named).transpose()?.map(|entry| Entry { booted: true, ..entry });
+    let rollback = status.rollback.map(named).transpose()?.map(|entry| Entry { rollback: true, ..entry });
+    let others = status.other_deployments.into_iter().map(named).collect::<Result<Vec<_>, _>>()?;
 
     // Slots, not a list: a queued rollback is what boots next, otherwise the staged one is.
     let queued = status.rollback_queued || document.spec.boot_order.as_deref() == Some("rollback");
-    let order = if queued {
-        [rollback, staged, booted]
-    } else {
-        [staged, booted, rollback]
-    };
+    let order = if queued { [rollback, staged, booted] } else { [staged, booted, rollback] };
     Listing::new(ORIGIN, order.into_iter().flatten().chain(others).collect())
 }
 
@@ -112,21 +90,12 @@ fn named(entry: BootEntry, osname: Option<&str>) -> Result<Entry, Error> {
                 let what = "it does not name the stateroot, nor does the kernel command line";
                 return Err(malformed(ORIGIN, what.to_owned()));
             };
-            (
-                format!("{osname}-{}.{}", ostree.checksum, ostree.deploy_serial),
-                Some(osname),
-            )
+            (format!("{osname}-{}.{}", ostree.checksum, ostree.deploy_serial), Some(osname))
         }
         (None, Some(composefs)) => (format!("composefs-{}", composefs.verity), None),
         (None, None) => {
-            return Err(malformed(
-                ORIGIN,
-                "a deployment has neither ostree nor composefs".to_owned(),
-            ));
+            return Err(malformed(ORIGIN, "a deployment has neither ostree nor composefs".to_owned()));
         }
     };
-    Ok(Entry {
-        pinned: entry.pinned,
-        ..Entry::new(ORIGIN, id, osname)?
-    })
+    Ok(Entry { pinned: entry.pinned, ..Entry::new(ORIGIN, id, osname)? })
 }

@@ -14,13 +14,7 @@ pub(crate) struct Capture {
 
 impl Capture {
     pub(crate) fn new(limit: usize, overflow: Overflow) -> Self {
-        Self {
-            limit,
-            overflow,
-            head: Vec::new(),
-            tail: VecDeque::new(),
-            left_out: 0,
-        }
+        Self { limit, overflow, head: Vec::new(), tail: VecDeque::new(), left_out: 0 }
     }
 
     /// False: that was more than is allowed, and the program has to go.
@@ -67,34 +61,22 @@ mod tests {
 
     fn fed(limit: usize, overflow: Overflow, pieces: &[&str]) -> (Vec<bool>, String) {
         let mut capture = Capture::new(limit, overflow);
-        let fine = pieces
-            .iter()
-            .map(|piece| capture.take(piece.as_bytes()))
-            .collect();
+        let fine = pieces.iter().map(|piece| capture.take(piece.as_bytes())).collect();
         (fine, String::from_utf8(capture.into_bytes()).unwrap())
     }
 
     #[test]
     fn output_up_to_the_limit_is_kept_whole_in_both_modes() {
         for overflow in [Overflow::Stop, Overflow::Trim] {
-            assert_eq!(
-                fed(8, overflow, &["abc", "", "defgh"]),
-                (vec![true; 3], "abcdefgh".into())
-            );
+            assert_eq!(fed(8, overflow, &["abc", "", "defgh"]), (vec![true; 3], "abcdefgh".into()));
         }
     }
 
     #[test]
     fn one_byte_more_stops_or_loses_its_middle() {
-        assert_eq!(
-            fed(8, Overflow::Stop, &["abcdefghi"]),
-            (vec![false], "abcdefgh".into())
-        );
+        assert_eq!(fed(8, Overflow::Stop, &["abcdefghi"]), (vec![false], "abcdefgh".into()));
         let (fine, text) = fed(8, Overflow::Trim, &["abcd", "efghi", "jklm"]);
-        assert_eq!(
-            (fine, text.as_str()),
-            (vec![true; 3], "abcd\n[5 bytes left out]\njklm")
-        );
+        assert_eq!((fine, text.as_str()), (vec![true; 3], "abcd\n[5 bytes left out]\njklm"));
     }
 
     #[test]

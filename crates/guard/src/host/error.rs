@@ -13,17 +13,9 @@ pub enum Error {
     #[error("{command} gave no answer")]
     Run { command: String, source: RunError },
     #[error("{command} failed with {ending}{}", said(stderr))]
-    Failed {
-        command: String,
-        ending: String,
-        stderr: String,
-    },
+    Failed { command: String, ending: String, stderr: String },
     #[error("{origin} is not what was expected: {what}{}", near(excerpt))]
-    Malformed {
-        origin: String,
-        what: String,
-        excerpt: String,
-    },
+    Malformed { origin: String, what: String, excerpt: String },
     #[error("{origin} names a deployment that can't be one")]
     BadName { origin: String, source: BadDeploymentId },
     #[error("{origin} lists no deployments")]
@@ -40,10 +32,7 @@ pub enum Error {
     NoBootArgument { path: PathBuf },
     #[error("the boot link {} does not lead to a deployment", link.display())]
     BootLink { link: PathBuf, source: io::Error },
-    #[error(
-        "none of rpm-ostree, bootc and ostree told which deployments there are{}",
-        each(tried)
-    )]
+    #[error("none of rpm-ostree, bootc and ostree told which deployments there are{}", each(tried))]
     NoneAnswered { tried: Vec<(Kind, Error)> },
 }
 
@@ -64,10 +53,7 @@ impl Error {
             }
             Self::ReadFile { path, .. } => format!("see that {} exists and can be read", path.display()),
             Self::FileTooLarge { path, .. } => {
-                format!(
-                    "{} should be a small JSON document; check that it is the right file",
-                    path.display()
-                )
+                format!("{} should be a small JSON document; check that it is the right file", path.display())
             }
             Self::BootLink { .. } => {
                 "the boot entries changed since this boot; give the deployments with --deployments FILE"
@@ -81,19 +67,11 @@ impl Error {
 }
 
 fn said(stderr: &str) -> String {
-    if stderr.is_empty() {
-        String::new()
-    } else {
-        format!(": {stderr}")
-    }
+    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
 }
 
 fn near(excerpt: &str) -> String {
-    if excerpt.is_empty() {
-        String::new()
-    } else {
-        format!(", near {excerpt:?}")
-    }
+    if excerpt.is_empty() { String::new() } else { format!(", near {excerpt:?}") }
 }
 
 fn each(tried: &[(Kind, Error)]) -> String {
@@ -121,38 +99,21 @@ pub(crate) fn excerpt(text: &str, at: usize) -> String {
     while !text.is_char_boundary(from) {
         from -= 1;
     }
-    text[from..]
-        .chars()
-        .take(EXCERPT)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect::<String>()
+    text[from..].chars().take(EXCERPT).map(|c| if c.is_control() { ' ' } else { c }).collect::<String>()
 }
 
 /// The first lines of what a program said on stderr, on one line.
 pub(crate) fn first_lines(stderr: &[u8], lines: usize, bytes: usize) -> String {
     let text = String::from_utf8_lossy(&stderr[..stderr.len().min(bytes)]);
-    let kept: Vec<_> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .take(lines)
-        .collect();
+    let kept: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(lines).collect();
     kept.join(" / ").chars().filter(|c| !c.is_control()).collect()
 }
 
 /// A JSON document, or an error that says where it stops making sense.
 pub(crate) fn json<T: serde::de::DeserializeOwned>(origin: &str, text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| {
-        let at: usize = text
-            .split_inclusive('\n')
-            .take(error.line().saturating_sub(1))
-            .map(str::len)
-            .sum();
+        let at: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
         let excerpt = excerpt(text, at + error.column());
-        Error::Malformed {
-            origin: origin.to_owned(),
-            what: error.to_string(),
-            excerpt,
-        }
+        Error::Malformed { origin: origin.to_owned(), what: error.to_string(), excerpt }
     })
 }

@@ -21,18 +21,9 @@ struct Document {
 /// `{"booted":"rhel-d2","rollback":"rhel-d1","deployments":["rhel-d2","rhel-d1"]}`. Without `deployments` the
 /// list is unknown.
 pub fn parse_file(origin: &str, text: &str) -> Result<Host, Error> {
-    let Document {
-        booted,
-        rollback,
-        staged,
-        pinned,
-        deployments,
-    } = json(origin, text)?;
+    let Document { booted, rollback, staged, pinned, deployments } = json(origin, text)?;
     let name = |text: String| {
-        DeploymentId::new(text).map_err(|source| Error::BadName {
-            origin: origin.to_owned(),
-            source,
-        })
+        DeploymentId::new(text).map_err(|source| Error::BadName { origin: origin.to_owned(), source })
     };
     let mut listed: Vec<DeploymentId> = Vec::new();
     for id in deployments {
@@ -43,10 +34,7 @@ pub fn parse_file(origin: &str, text: &str) -> Result<Host, Error> {
     }
     let booted = name(booted)?;
     if !listed.is_empty() && !listed.contains(&booted) {
-        return Err(Error::BootedNotListed {
-            origin: origin.to_owned(),
-            booted,
-        });
+        return Err(Error::BootedNotListed { origin: origin.to_owned(), booted });
     }
     Ok(Host {
         booted,

@@ -22,18 +22,9 @@ pub struct Entry {
 
 impl Entry {
     pub(crate) fn new(origin: &str, id: String, osname: Option<String>) -> Result<Self, Error> {
-        let id = DeploymentId::new(id).map_err(|source| Error::BadName {
-            origin: origin.to_owned(),
-            source,
-        })?;
-        Ok(Self {
-            id,
-            osname,
-            booted: false,
-            staged: false,
-            pinned: false,
-            rollback: false,
-        })
+        let id =
+            DeploymentId::new(id).map_err(|source| Error::BadName { origin: origin.to_owned(), source })?;
+        Ok(Self { id, osname, booted: false, staged: false, pinned: false, rollback: false })
     }
 }
 
@@ -47,10 +38,7 @@ impl Listing {
     /// Later mentions of a deployment only add their marks to the first.
     pub(crate) fn new(origin: &str, entries: Vec<Entry>) -> Result<Self, Error> {
         if entries.len() > MAX_DEPLOYMENTS {
-            return Err(malformed(
-                origin,
-                format!("it lists {} deployments", entries.len()),
-            ));
+            return Err(malformed(origin, format!("it lists {} deployments", entries.len())));
         }
         let mut listing = Self::default();
         for entry in entries {
@@ -65,19 +53,13 @@ impl Listing {
             }
         }
         if listing.entries.iter().filter(|entry| entry.booted).count() > 1 {
-            return Err(malformed(
-                origin,
-                "it marks more than one deployment as booted".to_owned(),
-            ));
+            return Err(malformed(origin, "it marks more than one deployment as booted".to_owned()));
         }
         Ok(listing)
     }
 
     pub fn booted(&self) -> Option<&DeploymentId> {
-        self.entries
-            .iter()
-            .find(|entry| entry.booted)
-            .map(|entry| &entry.id)
+        self.entries.iter().find(|entry| entry.booted).map(|entry| &entry.id)
     }
 
     /// The host, once it is known what is booted: `given` from outside if it is, else what the source marked.
@@ -91,16 +73,10 @@ impl Listing {
         };
         let position = self.entries.iter().position(|entry| entry.id == booted);
         if position.is_none() && !self.entries.is_empty() {
-            return Err(Error::BootedNotListed {
-                origin: origin(),
-                booted,
-            });
+            return Err(Error::BootedNotListed { origin: origin(), booted });
         }
         let rollback = position.and_then(|position| self.rollback(position));
-        let staged = self
-            .entries
-            .iter()
-            .find(|entry| entry.staged && entry.id != booted);
+        let staged = self.entries.iter().find(|entry| entry.staged && entry.id != booted);
         let pinned = self.entries.iter().filter(|entry| entry.pinned);
         Ok(Host {
             rollback,
@@ -116,19 +92,11 @@ impl Listing {
     fn rollback(&self, booted: usize) -> Option<DeploymentId> {
         let said = self.entries.iter().find(|entry| entry.rollback);
         let osname = &self.entries[booted].osname;
-        let next = self.entries[booted + 1..]
-            .iter()
-            .find(|entry| !entry.staged && entry.osname == *osname);
-        said.or(next)
-            .filter(|entry| entry.id != self.entries[booted].id)
-            .map(|entry| entry.id.clone())
+        let next = self.entries[booted + 1..].iter().find(|entry| !entry.staged && entry.osname == *osname);
+        said.or(next).filter(|entry| entry.id != self.entries[booted].id).map(|entry| entry.id.clone())
     }
 }
 
 pub(crate) fn malformed(origin: &str, what: String) -> Error {
-    Error::Malformed {
-        origin: origin.to_owned(),
-        what,
-        excerpt: String::new(),
-    }
+    Error::Malformed { origin: origin.to_owned(), what, excerpt: String::new() }
 }

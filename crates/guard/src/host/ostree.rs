@@ -40,10 +40,7 @@ fn deployment(line: &str) -> Result<Entry, Error> {
         (Some(rest), _) => (true, rest),
         (None, Some(rest)) => (false, rest),
         (None, None) => {
-            return Err(unexpected(
-                line,
-                "a line is neither a deployment nor a detail of one",
-            ));
+            return Err(unexpected(line, "a line is neither a deployment nor a detail of one"));
         }
     };
     let mut words = rest.split_ascii_whitespace();
@@ -51,10 +48,7 @@ fn deployment(line: &str) -> Result<Entry, Error> {
         return Err(unexpected(line, "a deployment has no name"));
     };
     if !is_deployment_dir(name) {
-        return Err(unexpected(
-            line,
-            "a deployment is not named by checksum and serial",
-        ));
+        return Err(unexpected(line, "a deployment is not named by checksum and serial"));
     }
     let marks: Vec<_> = words.collect();
     let entry = Entry::new(ORIGIN, format!("{osname}-{name}"), Some(osname.to_owned()))?;
@@ -84,9 +78,7 @@ pub fn boot_link(kernel_cmdline: &str) -> Option<PathBuf> {
         .find_map(|word| word.strip_prefix("ostree="))?
         .trim_matches('"');
     let relative = Path::new(link.strip_prefix('/')?);
-    let plain = relative
-        .components()
-        .all(|component| matches!(component, Component::Normal(_)));
+    let plain = relative.components().all(|component| matches!(component, Component::Normal(_)));
     (plain && relative.starts_with("ostree")).then(|| relative.to_owned())
 }
 
@@ -101,36 +93,19 @@ pub(crate) fn osname_of(link: &Path) -> Option<&str> {
 /// The deployment that a boot link leads to: it ends at `ostree/deploy/<osname>/deploy/<checksum>.<serial>`.
 pub fn booted_by_link(sysroot: &Path, link: &Path) -> Result<DeploymentId, Error> {
     let whole = sysroot.join(link);
-    let failed = |source| Error::BootLink {
-        link: whole.clone(),
-        source,
-    };
+    let failed = |source| Error::BootLink { link: whole.clone(), source };
     let target = whole.canonicalize().map_err(failed)?;
-    let parts: Vec<_> = target
-        .components()
-        .rev()
-        .take(4)
-        .map(|part| part.as_os_str().to_str())
-        .collect();
+    let parts: Vec<_> = target.components().rev().take(4).map(|part| part.as_os_str().to_str()).collect();
     match parts[..] {
         [Some(name), Some("deploy"), Some(osname), Some("deploy")] if is_deployment_dir(name) => {
             let origin = || whole.display().to_string();
-            DeploymentId::new(format!("{osname}-{name}")).map_err(|source| Error::BadName {
-                origin: origin(),
-                source,
-            })
+            DeploymentId::new(format!("{osname}-{name}"))
+                .map_err(|source| Error::BadName { origin: origin(), source })
         }
-        _ => Err(failed(io::Error::other(format!(
-            "it ends at {}",
-            target.display()
-        )))),
+        _ => Err(failed(io::Error::other(format!("it ends at {}", target.display())))),
     }
 }
 
 fn unexpected(near: &str, what: &str) -> Error {
-    Error::Malformed {
-        origin: ORIGIN.to_owned(),
-        what: what.to_owned(),
-        excerpt: excerpt(near, 0),
-    }
+    Error::Malformed { origin: ORIGIN.to_owned(), what: what.to_owned(), excerpt: excerpt(near, 0) }
 }

@@ -75,15 +75,11 @@ pub struct Invocation {
 
 impl Invocation {
     pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self {
-            program: program.into(),
-            ..Self::default()
-        }
+        Self { program: program.into(), ..Self::default() }
     }
 
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
-        self.args
-            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
@@ -134,25 +130,11 @@ pub enum RunError {
     #[error("can't start {program}")]
     Start { program: String, source: io::Error },
     #[error("{program} did not end within {}", seconds(*limit))]
-    TimedOut {
-        program: String,
-        limit: Duration,
-        stdout: Vec<u8>,
-        stderr: Vec<u8>,
-    },
+    TimedOut { program: String, limit: Duration, stdout: Vec<u8>, stderr: Vec<u8> },
     #[error("{program} printed more than {limit} bytes on {stream}")]
-    TooMuchOutput {
-        program: String,
-        stream: &'static str,
-        limit: usize,
-        start: Vec<u8>,
-    },
+    TooMuchOutput { program: String, stream: &'static str, limit: usize, start: Vec<u8> },
     #[error("{program} was ended because it was asked to stop")]
-    Stopped {
-        program: String,
-        stdout: Vec<u8>,
-        stderr: Vec<u8>,
-    },
+    Stopped { program: String, stdout: Vec<u8>, stderr: Vec<u8> },
     #[error("can't watch {program} while it runs")]
     Watch { program: String, source: io::Error },
 }
@@ -196,10 +178,7 @@ fn seconds(limit: Duration) -> String {
 pub fn run_limited(what: &Invocation, limits: &Limits<'_>) -> Result<Finished, RunError> {
     let program = what.program.display().to_string();
     let started = Instant::now();
-    let child = start(what).map_err(|source| RunError::Start {
-        program: program.clone(),
-        source,
-    })?;
+    let child = start(what).map_err(|source| RunError::Start { program: program.clone(), source })?;
     let mut watched = match Watched::new(child, limits) {
         Ok(watched) => watched,
         Err(source) => return Err(RunError::Watch { program, source }),
@@ -218,10 +197,7 @@ pub fn run_limited(what: &Invocation, limits: &Limits<'_>) -> Result<Finished, R
                 took: started.elapsed(),
             }),
             Some(Err(source)) => Err(RunError::Watch { program, source }),
-            None => Err(RunError::Watch {
-                program,
-                source: io::ErrorKind::TimedOut.into(),
-            }),
+            None => Err(RunError::Watch { program, source: io::ErrorKind::TimedOut.into() }),
         },
         Ok(End::TimedOut) => Err(RunError::TimedOut {
             program,
@@ -229,31 +205,21 @@ pub fn run_limited(what: &Invocation, limits: &Limits<'_>) -> Result<Finished, R
             stdout: stdout.into_bytes(),
             stderr: stderr.into_bytes(),
         }),
-        Ok(End::Stopped) => Err(RunError::Stopped {
-            program,
-            stdout: stdout.into_bytes(),
-            stderr: stderr.into_bytes(),
-        }),
+        Ok(End::Stopped) => {
+            Err(RunError::Stopped { program, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() })
+        }
         Ok(End::Overflowed(which)) => Err(RunError::TooMuchOutput {
             program,
             stream: ["stdout", "stderr"][which],
             limit: limits.max_output,
-            start: [stdout, stderr]
-                .into_iter()
-                .nth(which)
-                .map(Capture::into_bytes)
-                .unwrap_or_default(),
+            start: [stdout, stderr].into_iter().nth(which).map(Capture::into_bytes).unwrap_or_default(),
         }),
     }
 }
 
 fn start(what: &Invocation) -> io::Result<Child> {
     let mut command = Command::new(&what.program);
-    command
-        .args(&what.args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(&what.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(0);
     command.envs(what.env.iter().map(|(name, value)| (name, value)));
     if let Some(dir) = &what.current_dir {

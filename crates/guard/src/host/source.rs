@@ -98,46 +98,24 @@ pub fn read(source: &Source, booted: Option<&DeploymentId>, limits: &Limits<'_>)
         Source::RpmOstree { program } => {
             rpm_ostree(program, booted, limits).map(|h| found(Kind::RpmOstree, h))
         }
-        Source::Bootc {
-            program,
-            kernel_cmdline,
-        } => bootc(program, kernel_cmdline, booted, limits).map(|host| found(Kind::Bootc, host)),
-        Source::Ostree {
-            program,
-            sysroot,
-            kernel_cmdline,
-        } => ostree(program, sysroot.as_deref(), kernel_cmdline, booted, limits)
-            .map(|h| found(Kind::Ostree, h)),
+        Source::Bootc { program, kernel_cmdline } => {
+            bootc(program, kernel_cmdline, booted, limits).map(|host| found(Kind::Bootc, host))
+        }
+        Source::Ostree { program, sysroot, kernel_cmdline } => {
+            ostree(program, sysroot.as_deref(), kernel_cmdline, booted, limits)
+                .map(|h| found(Kind::Ostree, h))
+        }
         Source::File(path) => file(path, booted).map(|host| found(Kind::File, host)),
         Source::Auto(programs) => auto(programs, booted, limits),
     }
 }
 
 fn auto(programs: &Programs, booted: Option<&DeploymentId>, limits: &Limits<'_>) -> Result<Found, Error> {
-    let Programs {
-        rpm_ostree,
-        bootc,
-        ostree,
-        sysroot,
-        kernel_cmdline,
-    } = programs.clone();
+    let Programs { rpm_ostree, bootc, ostree, sysroot, kernel_cmdline } = programs.clone();
     let order = [
         (Kind::RpmOstree, Source::RpmOstree { program: rpm_ostree }),
-        (
-            Kind::Bootc,
-            Source::Bootc {
-                program: bootc,
-                kernel_cmdline: kernel_cmdline.clone(),
-            },
-        ),
-        (
-            Kind::Ostree,
-            Source::Ostree {
-                program: ostree,
-                sysroot,
-                kernel_cmdline,
-            },
-        ),
+        (Kind::Bootc, Source::Bootc { program: bootc, kernel_cmdline: kernel_cmdline.clone() }),
+        (Kind::Ostree, Source::Ostree { program: ostree, sysroot, kernel_cmdline }),
     ];
     let mut tried = Vec::new();
     let mut listed_none = None;
@@ -181,11 +159,7 @@ fn ostree(
     let (command, text) = ask(program, &args, limits)?;
     let listing = parse_ostree(&text)?;
     let by_link = if booted.is_none() && listing.booted().is_none() && !listing.entries.is_empty() {
-        Some(booted_by_cmdline(
-            &listing,
-            sysroot.unwrap_or(Path::new("/")),
-            kernel_cmdline,
-        )?)
+        Some(booted_by_cmdline(&listing, sysroot.unwrap_or(Path::new("/")), kernel_cmdline)?)
     } else {
         None
     };
@@ -198,18 +172,13 @@ fn booted_by_cmdline(
     kernel_cmdline: &Path,
 ) -> Result<DeploymentId, Error> {
     let Some(link) = boot_link(&read_small(kernel_cmdline)?) else {
-        return Err(Error::NoBootArgument {
-            path: kernel_cmdline.to_owned(),
-        });
+        return Err(Error::NoBootArgument { path: kernel_cmdline.to_owned() });
     };
     let booted = booted_by_link(sysroot, &link)?;
     if listing.entries.iter().any(|entry| entry.id == booted) {
         Ok(booted)
     } else {
-        Err(Error::BootedNotListed {
-            origin: "ostree admin status".to_owned(),
-            booted,
-        })
+        Err(Error::BootedNotListed { origin: "ostree admin status".to_owned(), booted })
     }
 }
 
@@ -218,10 +187,7 @@ fn file(path: &Path, booted: Option<&DeploymentId>) -> Result<Host, Error> {
     let mut host = parse_file(&origin, &read_small(path)?)?;
     if let Some(booted) = booted {
         if !host.deployments.is_empty() && !host.deployments.contains(booted) {
-            return Err(Error::BootedNotListed {
-                origin,
-                booted: booted.clone(),
-            });
+            return Err(Error::BootedNotListed { origin, booted: booted.clone() });
         }
         host.booted = booted.clone();
     }
@@ -231,22 +197,13 @@ fn file(path: &Path, booted: Option<&DeploymentId>) -> Result<Host, Error> {
 /// Runs a status command; what it printed must be text, and it must have ended well.
 fn ask(program: &Path, args: &[&str], limits: &Limits<'_>) -> Result<(String, String), Error> {
     // Messages and marks are translated otherwise.
-    let what = Invocation::new(program)
-        .args(args)
-        .env("LC_ALL", "C.UTF-8")
-        .env("LANGUAGE", "");
+    let what = Invocation::new(program).args(args).env("LC_ALL", "C.UTF-8").env("LANGUAGE", "");
     let command = what.shown();
-    let done = run_limited(&what, limits).map_err(|source| Error::Run {
-        command: command.clone(),
-        source,
-    })?;
+    let done =
+        run_limited(&what, limits).map_err(|source| Error::Run { command: command.clone(), source })?;
     if !done.status.success() {
         let stderr = first_lines(&done.stderr, STDERR_LINES, STDERR_BYTES);
-        return Err(Error::Failed {
-            command,
-            ending: done.ending(),
-            stderr,
-        });
+        return Err(Error::Failed { command, ending: done.ending(), stderr });
     }
     match String::from_utf8(done.stdout) {
         Ok(text) => Ok((command, text)),
@@ -263,21 +220,11 @@ fn ask(program: &Path, args: &[&str], limits: &Limits<'_>) -> Result<(String, St
 }
 
 fn read_small(path: &Path) -> Result<String, Error> {
-    let failed = |source| Error::ReadFile {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| Error::ReadFile { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path)
-        .map_err(failed)?
-        .take(MAX_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    File::open(path).map_err(failed)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(Error::FileTooLarge {
-            path: path.to_owned(),
-            limit: MAX_FILE,
-        });
+        return Err(Error::FileTooLarge { path: path.to_owned(), limit: MAX_FILE });
     }
     String::from_utf8(bytes).map_err(|error| Error::Malformed {
         origin: path.display().to_string(),

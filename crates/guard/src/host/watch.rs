@@ -54,13 +54,7 @@ impl Watched {
         match ready {
             Ok(pidfd) => {
                 let captures = [0, 1].map(|_| Capture::new(limits.max_output, limits.overflow));
-                Ok(Self {
-                    child,
-                    group,
-                    pidfd,
-                    pipes,
-                    captures,
-                })
+                Ok(Self { child, group, pidfd, pipes, captures })
             }
             Err(error) => {
                 // Nothing may run that nobody watches.
@@ -138,23 +132,14 @@ impl Watched {
     /// Waits for output or for the end of the program; says whether it has ended.
     fn wait_for_something(&self, at_most: Duration) -> io::Result<bool> {
         let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
-        fds.extend(
-            self.pipes
-                .iter()
-                .flatten()
-                .map(|pipe| PollFd::new(pipe, PollFlags::IN)),
-        );
+        fds.extend(self.pipes.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         poll(&mut fds, at_most)?;
         Ok(!fds[0].revents().is_empty())
     }
 
     fn wait_for_pipes(&self, at_most: Duration) -> io::Result<()> {
-        let mut fds: Vec<_> = self
-            .pipes
-            .iter()
-            .flatten()
-            .map(|pipe| PollFd::new(pipe, PollFlags::IN))
-            .collect();
+        let mut fds: Vec<_> =
+            self.pipes.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
         poll(&mut fds, at_most)
     }
 
@@ -190,10 +175,7 @@ fn boxed<T: Pipe + 'static>(pipe: Option<T>) -> Option<Box<dyn Pipe>> {
 fn poll(fds: &mut [PollFd<'_>], at_most: Duration) -> io::Result<()> {
     // Rounded up by the kernel to its own resolution; a wait of years is cut to a day.
     let at_most = at_most.min(Duration::from_secs(86_400));
-    let timeout = Timespec {
-        tv_sec: at_most.as_secs() as i64,
-        tv_nsec: i64::from(at_most.subsec_nanos()),
-    };
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
     match rustix::event::poll(fds, Some(&timeout)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),

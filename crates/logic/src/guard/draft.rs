@@ -27,7 +27,7 @@ pub(super) struct Draft<'a> {
 impl<'a> Draft<'a> {
     pub fn new(seen: &'a Observed) -> Self {
         let mut boots = seen.boots.clone();
-        let free = next_number(seen);
+        let free = seen.next_number();
         let seq = boots.enter(free, &seen.boot, &seen.host.booted, "");
         Self {
             seen,
@@ -304,17 +304,4 @@ impl<'a> Draft<'a> {
         }
         Plan { seq: self.seq, branch: self.branch, reason: self.reason, steps: self.steps, outcome }
     }
-}
-
-/// The first number that nothing has ever used, even where the record of boots was lost.
-fn next_number(seen: &Observed) -> Seq {
-    let owner = seen.data.record().and_then(|record| record.owner.seq).unwrap_or(0);
-    let copies =
-        seen.copies.iter().map(|copy| copy.number.max(copy.made_in).max(copy.owner.seq.unwrap_or(0)));
-    let unfinished = seen.unfinished.iter().map(|unfinished| match &unfinished.operation {
-        Operation::Backup { copy, .. } | Operation::MoveAside { copy } => copy.number,
-        Operation::Restore { incoming, .. } => *incoming,
-        Operation::Discard { number, .. } => *number,
-    });
-    copies.chain(unfinished).chain([seen.boots.last_seq(), owner]).max().unwrap_or(0) + 1
 }

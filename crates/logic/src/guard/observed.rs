@@ -117,4 +117,17 @@ impl Observed {
         let listed = &self.host.deployments;
         listed.contains(&self.host.booted).then_some(listed.as_slice())
     }
+
+    /// The first number that nothing has ever used, even where the record of boots was lost.
+    pub fn next_number(&self) -> Seq {
+        let owner = self.data.record().and_then(|record| record.owner.seq).unwrap_or(0);
+        let copies =
+            self.copies.iter().map(|copy| copy.number.max(copy.made_in).max(copy.owner.seq.unwrap_or(0)));
+        let unfinished = self.unfinished.iter().map(|unfinished| match &unfinished.operation {
+            Operation::Backup { copy, .. } | Operation::MoveAside { copy } => copy.number,
+            Operation::Restore { incoming, .. } => *incoming,
+            Operation::Discard { number, .. } => *number,
+        });
+        copies.chain(unfinished).chain([self.boots.last_seq(), owner]).max().unwrap_or(0) + 1
+    }
 }

@@ -1,0 +1,12 @@
+//! What each command does, without its printing.
+
+mod backups;
+mod boot;
+mod verdicts;
+
+pub use backups::{
+    Pruned, Restored, Verified, adopt_backup, adopt_data, cancel_restore, prune, request_restore, restore,
+    seal, verify,
+};
+pub use boot::{pre_run, run};
+pub use verdicts::{Marked, mark_healthy, persist_system_health, persist_workload_health};
