@@ -49,9 +49,7 @@ impl Sysroot {
         let repo = format!("--repo={}", self.path.join("ostree/repo").display());
         let tree = format!("--tree=dir={}", tree.display());
         let meta = format!("--add-metadata-string=version={version}");
-        ostree(&["commit", &repo, "--branch=hf/stable", &tree, &meta])
-            .trim()
-            .to_owned()
+        ostree(&["commit", &repo, "--branch=hf/stable", &tree, &meta]).trim().to_owned()
     }
 
     fn deploy(&self) {
@@ -72,14 +70,8 @@ impl Sysroot {
         let wanted = format!("(ostree:{index})");
         for entry in entries {
             let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            if text
-                .lines()
-                .any(|line| line.starts_with("title ") && line.ends_with(&wanted))
-            {
-                let options = text
-                    .lines()
-                    .find_map(|line| line.strip_prefix("options "))
-                    .unwrap();
+            if text.lines().any(|line| line.starts_with("title ") && line.ends_with(&wanted)) {
+                let options = text.lines().find_map(|line| line.strip_prefix("options ")).unwrap();
                 return format!("BOOT_IMAGE=/vmlinuz root=/dev/vda3 {options} quiet\n");
             }
         }
@@ -90,25 +82,15 @@ impl Sysroot {
 impl Drop for Sysroot {
     fn drop(&mut self) {
         // ostree makes the roots of deployments immutable where the file system can.
-        let _ = Command::new("chattr")
-            .args(["-R", "-i"])
-            .arg(self.path.join("ostree/deploy"))
-            .output();
+        let _ = Command::new("chattr").args(["-R", "-i"]).arg(self.path.join("ostree/deploy")).output();
     }
 }
 
 fn ostree(args: &[&str]) -> String {
-    let out = Command::new("ostree")
-        .args(args)
-        .output()
-        .unwrap_or_else(|error| {
-            panic!("this test needs Debian's package \"ostree\" (make test installs it): {error}")
-        });
-    assert!(
-        out.status.success(),
-        "ostree {args:?}: {}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    let out = Command::new("ostree").args(args).output().unwrap_or_else(|error| {
+        panic!("this test needs Debian's package \"ostree\" (make test installs it): {error}")
+    });
+    assert!(out.status.success(), "ostree {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
 }
 
@@ -139,33 +121,17 @@ fn deployments_of_a_real_sysroot_are_found_through_every_change() {
     sysroot.deploy();
     let all = [id(&second, 1), id(&second, 0), id(&first, 0)];
     for (index, rollback) in [(0, Some(&all[1])), (1, Some(&all[2])), (2, None)] {
-        let host = read(&sysroot.source(&sysroot.boot_arguments(index)), None, &limits)
-            .unwrap()
-            .host;
+        let host = read(&sysroot.source(&sysroot.boot_arguments(index)), None, &limits).unwrap().host;
         assert_eq!(host.deployments, all);
-        assert_eq!(
-            (host.booted, host.rollback.as_ref()),
-            (all[index].clone(), rollback)
-        );
+        assert_eq!((host.booted, host.rollback.as_ref()), (all[index].clone(), rollback));
         assert_eq!((host.staged, host.pinned), (None, vec![]));
     }
 
     // A pin; and what is booted given from outside beats the command line.
     sysroot.admin(&["pin", "2"]);
-    let given = read(
-        &sysroot.source(&sysroot.boot_arguments(0)),
-        Some(&all[2]),
-        &limits,
-    )
-    .unwrap()
-    .host;
-    assert_eq!(
-        (given.booted, given.pinned),
-        (all[2].clone(), vec![all[2].clone()])
-    );
-    let host = read(&sysroot.source("no ostree argument"), Some(&all[0]), &limits)
-        .unwrap()
-        .host;
+    let given = read(&sysroot.source(&sysroot.boot_arguments(0)), Some(&all[2]), &limits).unwrap().host;
+    assert_eq!((given.booted, given.pinned), (all[2].clone(), vec![all[2].clone()]));
+    let host = read(&sysroot.source("no ostree argument"), Some(&all[0]), &limits).unwrap().host;
     assert_eq!(host.booted, all[0]);
 
     // A command line from before the boot entries changed leads nowhere, and says so.

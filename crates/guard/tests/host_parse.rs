@@ -36,15 +36,8 @@ fn shown(host: &Host) -> String {
         parts.push(part);
     }
     let mut text = parts.join(", ");
-    for (long, short) in [
-        (D1, "d1"),
-        (D2, "d2"),
-        (D3, "d3"),
-        (D4, "d4"),
-        (V1, "d1"),
-        (V2, "d2"),
-        (V3, "d3"),
-    ] {
+    for (long, short) in [(D1, "d1"), (D2, "d2"), (D3, "d3"), (D4, "d4"), (V1, "d1"), (V2, "d2"), (V3, "d3")]
+    {
         text = text.replace(long, short);
     }
     text.replace(H1, "h1").replace(H2, "h2")
@@ -71,10 +64,7 @@ fn rpm_ostree_tells_every_situation_apart() {
         ("redeployed", "rhel-d2.10*, rhel-d2.1 rollback, rhel-d1.0"),
         ("other-os", "rhel-d3.0*, rescue-d2.0 pinned, rhel-d1.0 rollback"),
         ("container", "default-d2.0*, default-d1.0 rollback"),
-        (
-            "nothing-booted",
-            "error: it does not say which deployment is booted",
-        ),
+        ("nothing-booted", "error: it does not say which deployment is booted"),
         ("none", "error: it lists no deployments"),
     ] {
         let listing = parse_rpm_ostree(&fixture(&format!("rpm-ostree/{name}.json")));
@@ -87,10 +77,7 @@ fn bootc_is_understood_in_both_layouts_and_on_both_backends() {
     for (name, expected) in [
         ("v1-one", "default-d1.0*"),
         ("v1-two", "default-d2.0*, default-d1.0 rollback"),
-        (
-            "v1-staged",
-            "default-d3.0 staged, default-d2.0*, default-d1.0 rollback",
-        ),
+        ("v1-staged", "default-d3.0 staged, default-d2.0*, default-d1.0 rollback"),
         (
             "v1-others-pinned",
             "default-d4.0* pinned, default-d3.0 rollback, default-d2.0 pinned, default-d1.0 pinned",
@@ -99,14 +86,8 @@ fn bootc_is_understood_in_both_layouts_and_on_both_backends() {
         ("v1-redeployed", "default-d2.1*, default-d2.0 rollback"),
         ("v1-not-an-image", "rhel-d1.0*"),
         ("v1alpha1", "edge-d3.0 staged, edge-d2.0*, edge-d1.0 rollback"),
-        (
-            "composefs",
-            "composefs-d3 staged, composefs-d2*, composefs-d1 rollback",
-        ),
-        (
-            "composefs-same-staged",
-            "composefs-d1 rollback staged, composefs-d2*",
-        ),
+        ("composefs", "composefs-d3 staged, composefs-d2*, composefs-d1 rollback"),
+        ("composefs-same-staged", "composefs-d1 rollback staged, composefs-d2*"),
         ("not-bootc", "error: it lists no deployments"),
     ] {
         let listing = parse_bootc(&fixture(&format!("bootc/{name}.json")), Some("edge"));
@@ -117,10 +98,7 @@ fn bootc_is_understood_in_both_layouts_and_on_both_backends() {
 #[test]
 fn the_old_bootc_layout_is_refused_rather_than_given_a_guessed_name() {
     let error = parse_bootc(&fixture("bootc/v1alpha1.json"), None).unwrap_err();
-    assert!(
-        error.to_string().contains("does not name the stateroot"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("does not name the stateroot"), "{error}");
 }
 
 #[test]
@@ -134,17 +112,10 @@ fn ostree_admin_status_is_read_line_by_line() {
         ("pinned-third", "rhel-d3.0*, rhel-d2.0 rollback, rhel-d1.0 pinned"),
         ("rollback-queued", "rhel-d1.0, rhel-d2.0*"),
         ("signed-unlocked", "fedora-iot-d2.1*, fedora-iot-d2.0 rollback"),
-        (
-            "debian-2022.7-unbooted",
-            "error: it does not say which deployment is booted",
-        ),
+        ("debian-2022.7-unbooted", "error: it does not say which deployment is booted"),
         ("none", "error: it lists no deployments"),
     ] {
-        assert_eq!(
-            decided(parse_ostree(&fixture(&format!("ostree/{name}.txt"))), None),
-            expected,
-            "{name}"
-        );
+        assert_eq!(decided(parse_ostree(&fixture(&format!("ostree/{name}.txt"))), None), expected, "{name}");
     }
 }
 
@@ -152,23 +123,11 @@ fn ostree_admin_status_is_read_line_by_line() {
 fn what_is_booted_can_be_given_from_outside_and_decides_the_rollback() {
     let text = fixture("ostree/debian-2022.7-unbooted.txt");
     for (given, expected) in [
-        (
-            format!("holdfast-{H2}.1"),
-            "holdfast-h2.1*, holdfast-h2.0 rollback pinned, holdfast-h1.0",
-        ),
-        (
-            format!("holdfast-{H2}.0"),
-            "holdfast-h2.1, holdfast-h2.0* pinned, holdfast-h1.0 rollback",
-        ),
-        (
-            format!("holdfast-{H1}.0"),
-            "holdfast-h2.1, holdfast-h2.0 pinned, holdfast-h1.0*",
-        ),
+        (format!("holdfast-{H2}.1"), "holdfast-h2.1*, holdfast-h2.0 rollback pinned, holdfast-h1.0"),
+        (format!("holdfast-{H2}.0"), "holdfast-h2.1, holdfast-h2.0* pinned, holdfast-h1.0 rollback"),
+        (format!("holdfast-{H1}.0"), "holdfast-h2.1, holdfast-h2.0 pinned, holdfast-h1.0*"),
         // Never by prefix.
-        (
-            format!("holdfast-{H2}.10"),
-            "error: it does not list holdfast-h2.10, which is said to be booted",
-        ),
+        (format!("holdfast-{H2}.10"), "error: it does not list holdfast-h2.10, which is said to be booted"),
     ] {
         let told = decided(parse_ostree(&text), Some(&given)).replace(H2, "h2");
         assert_eq!(told, expected);
@@ -178,10 +137,7 @@ fn what_is_booted_can_be_given_from_outside_and_decides_the_rollback() {
 #[test]
 fn an_empty_list_with_a_given_boot_is_an_unknown_list() {
     let given = DeploymentId::new("rhel-d2").unwrap();
-    let host = parse_ostree("No deployments.\n")
-        .unwrap()
-        .into_host("it", Some(&given))
-        .unwrap();
+    let host = parse_ostree("No deployments.\n").unwrap().into_host("it", Some(&given)).unwrap();
     assert_eq!((host.booted, host.deployments), (given, vec![]));
 }
 
@@ -210,10 +166,7 @@ fn malformed_answers_say_what_is_wrong_and_where() {
 
     for (text, part) in [
         ("null", "invalid type: null"),
-        (
-            r#"{"apiVersion":"v1","kind":"Pod","status":{}}"#,
-            "it is a Pod of v1",
-        ),
+        (r#"{"apiVersion":"v1","kind":"Pod","status":{}}"#, "it is a Pod of v1"),
         (
             r#"{"apiVersion":"org.containers.bootc/v1","kind":"BootcHost","status":{"booted":{"pinned":false}}}"#,
             "neither ostree nor composefs",
@@ -235,10 +188,7 @@ fn malformed_answers_say_what_is_wrong_and_where() {
         ("* rhel 1234.0\n", "checksum and serial"),
         (&format!("* rhel {D1}\n"), "checksum and serial"),
         (&format!("* rhel {D1}.x\n"), "checksum and serial"),
-        (
-            &format!("* rhel {D1}.0\n* rhel {D2}.0\n"),
-            "more than one deployment as booted",
-        ),
+        (&format!("* rhel {D1}.0\n* rhel {D2}.0\n"), "more than one deployment as booted"),
     ] {
         let error = parse_ostree(text).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
@@ -247,11 +197,7 @@ fn malformed_answers_say_what_is_wrong_and_where() {
 
 #[test]
 fn a_file_is_lenient_on_unknown_fields_and_strict_on_shape() {
-    let ok = |text: &str| {
-        parse_file("f.json", text)
-            .map(|host| shown(&host))
-            .map_err(|e| e.to_string())
-    };
+    let ok = |text: &str| parse_file("f.json", text).map(|host| shown(&host)).map_err(|e| e.to_string());
     assert_eq!(
         ok(r#"{"booted":"rhel-d2","rollback":"rhel-d1","deployments":["rhel-d2","rhel-d1"]}"#),
         Ok("rhel-d2*, rhel-d1 rollback".into())

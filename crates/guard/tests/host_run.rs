@@ -42,10 +42,7 @@ fn is_gone(pid_file: &Path) -> bool {
 fn output_exit_code_and_environment_come_through() {
     let what = shell("echo out $WORD; echo err >&2; exit 3").env("WORD", "and more");
     let done = run_limited(&what, &Limits::default()).unwrap();
-    assert_eq!(
-        (done.stdout, done.stderr),
-        (b"out and more\n".to_vec(), b"err\n".to_vec())
-    );
+    assert_eq!((done.stdout, done.stderr), (b"out and more\n".to_vec(), b"err\n".to_vec()));
     assert_eq!(done.status.code(), Some(3));
     let died = run_limited(&shell("kill -9 $$"), &Limits::default()).unwrap();
     assert_eq!(died.ending(), "killed by signal 9");
@@ -72,9 +69,7 @@ fn a_program_that_hangs_is_ended_with_its_children() {
     );
     let started = Instant::now();
     let error = run_limited(&shell(&script), &quick()).unwrap_err();
-    let RunError::TimedOut { stdout, .. } = &error else {
-        panic!("{error:?}")
-    };
+    let RunError::TimedOut { stdout, .. } = &error else { panic!("{error:?}") };
     assert_eq!(stdout, b"half\n");
     assert!(started.elapsed() < Duration::from_secs(5));
     assert!(is_gone(&pid));
@@ -85,57 +80,33 @@ fn a_program_that_hangs_is_ended_with_its_children() {
 fn sigterm_comes_first_and_gives_time_to_clean_up() {
     let scratch = Scratch::new("term");
     let mark = scratch.path().join("mark");
-    let script = format!(
-        "trap 'echo cleaned >{}; exit 1' TERM; while :; do sleep 0.05; done",
-        mark.display()
-    );
+    let script =
+        format!("trap 'echo cleaned >{}; exit 1' TERM; while :; do sleep 0.05; done", mark.display());
     run_limited(&shell(&script), &quick()).unwrap_err();
     assert_eq!(std::fs::read_to_string(mark).unwrap(), "cleaned\n");
 }
 
 #[test]
 fn a_flood_is_stopped_at_the_limit_or_loses_its_middle() {
-    let limits = Limits {
-        max_output: 1 << 20,
-        timeout: Some(Duration::from_secs(20)),
-        ..quick()
-    };
+    let limits = Limits { max_output: 1 << 20, timeout: Some(Duration::from_secs(20)), ..quick() };
     let started = Instant::now();
     let error = run_limited(&Invocation::new("yes"), &limits).unwrap_err();
-    let RunError::TooMuchOutput {
-        stream, limit, start, ..
-    } = &error
-    else {
-        panic!("{error:?}")
-    };
+    let RunError::TooMuchOutput { stream, limit, start, .. } = &error else { panic!("{error:?}") };
     assert_eq!((*stream, *limit, start.len()), ("stdout", 1 << 20, 1 << 20));
     assert!(started.elapsed() < Duration::from_secs(10));
 
-    let limits = Limits {
-        max_output: 1000,
-        overflow: Overflow::Trim,
-        ..Limits::default()
-    };
+    let limits = Limits { max_output: 1000, overflow: Overflow::Trim, ..Limits::default() };
     let done = run_limited(&shell("echo first; seq 100000; echo last"), &limits).unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
-    assert!(
-        text.starts_with("first\n1\n") && text.ends_with("100000\nlast\n"),
-        "{text}"
-    );
+    assert!(text.starts_with("first\n1\n") && text.ends_with("100000\nlast\n"), "{text}");
     assert!(text.len() < 1100 && done.trimmed.0 > 500_000);
 }
 
 #[test]
 fn an_endless_flood_does_not_outrun_the_time_limit() {
-    let limits = Limits {
-        overflow: Overflow::Trim,
-        ..quick()
-    };
+    let limits = Limits { overflow: Overflow::Trim, ..quick() };
     let started = Instant::now();
-    assert!(matches!(
-        run_limited(&Invocation::new("yes"), &limits),
-        Err(RunError::TimedOut { .. })
-    ));
+    assert!(matches!(run_limited(&Invocation::new("yes"), &limits), Err(RunError::TimedOut { .. })));
     assert!(started.elapsed() < Duration::from_secs(5));
 }
 
@@ -154,20 +125,13 @@ fn what_a_program_leaves_behind_neither_holds_the_caller_nor_lives_on() {
 #[test]
 fn a_stop_from_outside_ends_it() {
     let stop = AtomicBool::new(false);
-    let limits = Limits {
-        timeout: None,
-        stop: Some(&stop),
-        ..quick()
-    };
+    let limits = Limits { timeout: None, stop: Some(&stop), ..quick() };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(200));
             stop.store(true, Ordering::Relaxed);
         });
-        assert!(matches!(
-            run_limited(&shell("sleep 60"), &limits),
-            Err(RunError::Stopped { .. })
-        ));
+        assert!(matches!(run_limited(&shell("sleep 60"), &limits), Err(RunError::Stopped { .. })));
     });
 }
 
@@ -190,16 +154,11 @@ fn no_threads_and_no_descriptors_are_left_over() {
         let _ = run_limited(&shell("echo x; exit 1"), &quick());
     }
     let after = (count("fd"), count("task"));
-    assert!(
-        after.0 < before.0 + 40 && after.1 < before.1 + 40,
-        "{before:?} {after:?}"
-    );
+    assert!(after.0 < before.0 + 40 && after.1 < before.1 + 40, "{before:?} {after:?}");
 }
 
 fn rpm(program: &Path) -> Source {
-    Source::RpmOstree {
-        program: program.to_owned(),
-    }
+    Source::RpmOstree { program: program.to_owned() }
 }
 
 fn fixture(name: &str) -> String {
@@ -215,11 +174,7 @@ fn a_status_command_that_misbehaves_is_named_with_what_it_did() {
             "echo 'error: Bus owner changed' >&2; echo >&2; exit 1",
             "failed with exit code 1: error: Bus owner changed",
         ),
-        (
-            "junk",
-            "echo ok then",
-            "not what was expected: expected value at line 1 column 1, near \"ok then",
-        ),
+        ("junk", "echo ok then", "not what was expected: expected value at line 1 column 1, near \"ok then"),
         ("silent", "", "EOF while parsing"),
         ("binary", "printf '{\"deployments\\377'", "byte 13 is not UTF-8"),
         ("killed", "kill -9 $$", "killed by signal 9"),
@@ -230,36 +185,15 @@ fn a_status_command_that_misbehaves_is_named_with_what_it_did() {
         assert!(!error.hint().is_empty());
     }
     let program = scratch.script("megabytes", "yes '[[[[[[[[' | head -c 5000000");
-    let limits = Limits {
-        timeout: Some(Duration::from_secs(10)),
-        ..Limits::default()
-    };
+    let limits = Limits { timeout: Some(Duration::from_secs(10)), ..Limits::default() };
     let error = read(&rpm(&program), None, &limits).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Run {
-                source: RunError::TooMuchOutput { .. },
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, Error::Run { source: RunError::TooMuchOutput { .. }, .. }), "{error:?}");
     let program = scratch.script("one-megabyte", "yes '[[[[[[[[' | head -c 1000000");
     let error = read(&rpm(&program), None, &limits).unwrap_err();
     assert!(matches!(error, Error::Malformed { .. }), "{error:?}");
     let program = scratch.script("hangs", "sleep 60");
     let error = read(&rpm(&program), None, &quick()).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Run {
-                source: RunError::TimedOut { .. },
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, Error::Run { source: RunError::TimedOut { .. }, .. }), "{error:?}");
 }
 
 #[test]
@@ -283,13 +217,7 @@ fn auto_takes_the_first_that_is_there_and_answers() {
         ([&none, &not_bootc, &ostree], Kind::Ostree),
     ] {
         let [rpm_ostree, bootc, ostree] = programs.map(Clone::clone);
-        let programs = Programs {
-            rpm_ostree,
-            bootc,
-            ostree,
-            sysroot: None,
-            kernel_cmdline: cmdline.clone(),
-        };
+        let programs = Programs { rpm_ostree, bootc, ostree, sysroot: None, kernel_cmdline: cmdline.clone() };
         let found = read(&Source::Auto(programs), None, &quick()).unwrap();
         assert_eq!(found.source, expected);
         assert_eq!(found.host.deployments.len(), 2);
@@ -302,9 +230,7 @@ fn auto_takes_the_first_that_is_there_and_answers() {
         sysroot: None,
         kernel_cmdline: cmdline,
     };
-    let error = read(&Source::Auto(programs), None, &quick())
-        .unwrap_err()
-        .to_string();
+    let error = read(&Source::Auto(programs), None, &quick()).unwrap_err().to_string();
     assert!(error.contains("rpm-ostree: not installed; bootc: "), "{error}");
     assert!(error.contains("not booted via libostree"), "{error}");
 }
@@ -314,41 +240,18 @@ fn the_old_bootc_layout_takes_the_name_from_the_kernel_command_line() {
     let scratch = Scratch::new("old-bootc");
     let program = scratch.script("bootc", &format!("cat '{}'", fixture("bootc/v1alpha1.json")));
     let kernel_cmdline = scratch.write("cmdline", "root=UUID=1 ostree=/ostree/boot.0/edge/0123/0 rw\n");
-    let found = read(
-        &Source::Bootc {
-            program,
-            kernel_cmdline,
-        },
-        None,
-        &quick(),
-    )
-    .unwrap();
-    assert!(
-        found.host.booted.as_str().starts_with("edge-45ac60b6"),
-        "{found:?}"
-    );
+    let found = read(&Source::Bootc { program, kernel_cmdline }, None, &quick()).unwrap();
+    assert!(found.host.booted.as_str().starts_with("edge-45ac60b6"), "{found:?}");
 }
 
 #[test]
 fn a_file_of_deployments_is_read_bounded() {
     let scratch = Scratch::new("file");
-    let good = scratch.write(
-        "good.json",
-        r#"{"booted":"rhel-d2","deployments":["rhel-d2","rhel-d1"]}"#,
-    );
+    let good = scratch.write("good.json", r#"{"booted":"rhel-d2","deployments":["rhel-d2","rhel-d1"]}"#);
     let found = read(&Source::File(good.clone()), None, &quick()).unwrap();
-    assert_eq!(
-        (found.source, found.host.booted.as_str()),
-        (Kind::File, "rhel-d2")
-    );
+    assert_eq!((found.source, found.host.booted.as_str()), (Kind::File, "rhel-d2"));
     let given = logic::host::DeploymentId::new("rhel-d1").unwrap();
-    assert_eq!(
-        read(&Source::File(good), Some(&given), &quick())
-            .unwrap()
-            .host
-            .booted,
-        given
-    );
+    assert_eq!(read(&Source::File(good), Some(&given), &quick()).unwrap().host.booted, given);
 
     let missing = read(&Source::File(scratch.path().join("no.json")), None, &quick()).unwrap_err();
     assert!(missing.to_string().starts_with("can't read "));

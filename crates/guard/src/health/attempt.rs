@@ -19,6 +19,13 @@ pub(crate) enum Attempt {
     Cut(String),
 }
 
+/// What kept it from being tried, in words.
+impl From<String> for Attempt {
+    fn from(why: String) -> Self {
+        Self::Unknown(why)
+    }
+}
+
 impl Attempt {
     pub(crate) fn detail(&self) -> &str {
         match self {

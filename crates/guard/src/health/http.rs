@@ -53,11 +53,12 @@ fn bare_config() -> Result<rustls::ClientConfig, String> {
 }
 
 pub(crate) async fn check(url: &str, expected: &Expected<'_>, ca: Option<&Path>, limit: Duration) -> Attempt {
-    let ca = match ca.map(read_small).transpose() {
-        Ok(ca) => ca,
-        Err(why) => return Attempt::Unknown(why),
-    };
-    let client = match client(url.starts_with("https:"), ca.as_deref(), None, limit) {
+    let (https, ca) = (url.starts_with("https:"), ca.map(Path::to_owned));
+    let client = prepared(limit, move || {
+        let ca = ca.as_deref().map(read_small).transpose()?;
+        client(https, ca.as_deref(), None, limit)
+    });
+    let client = match client.await {
         Ok(client) => client,
         Err(why) => return Attempt::Unknown(why),
     };
@@ -116,6 +117,22 @@ pub(crate) async fn body(response: &mut Response, limit: usize) -> (Vec<u8>, Bod
             Ok(None) => return (body, BodyEnd::Whole),
             Err(error) => return (body, BodyEnd::Broken(with_source(&error))),
         }
+    }
+}
+
+/// Reads files on a thread of its own: a file system that hangs must not stop the clock for all checks.
+pub(crate) async fn prepared<T, E>(
+    limit: Duration,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<String> + Send + 'static,
+{
+    match tokio::time::timeout(limit, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err("the check ended unexpectedly".to_owned().into()),
+        Err(_) => Err("the files that it needs can't be read: the file system hangs".to_owned().into()),
     }
 }
 

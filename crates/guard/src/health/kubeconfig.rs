@@ -137,8 +137,10 @@ pub struct Access {
 impl Kubeconfig {
     pub fn parse(text: &str) -> Result<Self, KubeconfigError> {
         serde_saphyr::from_str(text).map_err(|error| {
-            let what = error.to_string().lines().next().unwrap_or_default().to_owned();
-            KubeconfigError::Parse { what }
+            // Only its first line: the others show a piece of the file, which may be a key.
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            KubeconfigError::Parse { what: first.trim_start_matches("error: ").to_owned() }
         })
     }
 

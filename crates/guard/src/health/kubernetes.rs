@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::attempt::{Attempt, bounded};
-use super::http::{BodyEnd, body, client, failed, read_small};
+use super::http::{BodyEnd, body, client, failed, prepared, read_small};
 use super::kubeconfig::{Access, Held, Kubeconfig};
 use super::tls::ClientPem;
 use super::workload::{Object, Readiness, Workload, WorkloadKind, readiness};
@@ -42,7 +42,9 @@ struct Failure {
 }
 
 pub(crate) async fn check(asked: &Asked<'_>, limit: Duration) -> Attempt {
-    let api = match Api::open(asked.kubeconfig, asked.context, limit) {
+    let (kubeconfig, context) = (asked.kubeconfig.to_owned(), asked.context.map(str::to_owned));
+    let api = prepared(limit, move || Api::open(&kubeconfig, context.as_deref(), limit));
+    let api = match api.await {
         Ok(api) => api,
         Err(attempt) => return attempt,
     };

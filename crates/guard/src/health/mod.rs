@@ -1,7 +1,7 @@
 //! Is the workload well? Runs the configured checks and reports, for each, what was found.
 //!
-//! What may be decided without touching anything is pure and apart: the verdict ([`report`]), whether a
-//! workload is ready ([`workload`]), what systemctl's answer means (`unit`). [`run_checks`] has the effects.
+//! What may be decided without touching anything is pure and apart: the verdict ([`verdict`]), whether a
+//! workload is ready ([`readiness`]), what systemctl's answer means ([`parse_unit`]). [`run_checks`] has the effects.
 //! It only looks and reports: recording the verdict is the caller's.
 
 mod attempt;

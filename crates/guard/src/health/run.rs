@@ -30,7 +30,8 @@ const LEAVE: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs everything that is configured. `limit` is for all of it together (the configuration's, unless the
-/// command line says otherwise); `stop`, once set, ends it early.
+/// command line says otherwise); `stop`, once set, ends it early. Blocks, with a runtime of its own: not to be
+/// called from within another one.
 pub fn run_checks(config: &Config, limit: Duration, stop: Option<&Arc<AtomicBool>>) -> Result<Report, Error> {
     config.validate()?;
     let runtime = tokio::runtime::Builder::new_current_thread()

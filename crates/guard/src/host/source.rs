@@ -1,5 +1,6 @@
 //! Asks the host. The only effects of this module: one command run within limits, or one small file read.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -154,8 +155,12 @@ fn ostree(
     booted: Option<&DeploymentId>,
     limits: &Limits<'_>,
 ) -> Result<Host, Error> {
-    let option = sysroot.map(|path| format!("--sysroot={}", path.display()));
-    let args: Vec<_> = ["admin", "status"].into_iter().chain(option.as_deref()).collect();
+    let mut args: Vec<OsString> = ["admin", "status"].map(OsString::from).into();
+    if let Some(path) = sysroot {
+        let mut option = OsString::from("--sysroot=");
+        option.push(path);
+        args.push(option);
+    }
     let (command, text) = ask(program, &args, limits)?;
     let listing = parse_ostree(&text)?;
     let by_link = if booted.is_none() && listing.booted().is_none() && !listing.entries.is_empty() {
@@ -195,7 +200,7 @@ fn file(path: &Path, booted: Option<&DeploymentId>) -> Result<Host, Error> {
 }
 
 /// Runs a status command; what it printed must be text, and it must have ended well.
-fn ask(program: &Path, args: &[&str], limits: &Limits<'_>) -> Result<(String, String), Error> {
+fn ask<A: AsRef<OsStr>>(program: &Path, args: &[A], limits: &Limits<'_>) -> Result<(String, String), Error> {
     // Messages and marks are translated otherwise.
     let what = Invocation::new(program).args(args).env("LC_ALL", "C.UTF-8").env("LANGUAGE", "");
     let command = what.shown();
