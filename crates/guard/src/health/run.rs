@@ -161,9 +161,13 @@ impl Planned {
             drop(place);
             let settled = attempt.is_final() || self.retry_every.is_none();
             let cut = matches!(attempt, Attempt::Cut(_));
-            last = Some(attempt);
             // A program that was cut off was cut off by one of the limits.
-            if let Some(ending) = ended(shared, own).filter(|_| cut || !settled) {
+            let ending = ended(shared, own).filter(|_| cut || !settled);
+            // A try with no time left must not hide what the one before it found.
+            if ending.is_none() || last.is_none() {
+                last = Some(attempt);
+            }
+            if let Some(ending) = ending {
                 break ending;
             }
             let Some(pause) = self.retry_every.filter(|_| !settled) else { break Ending::Settled };
