@@ -40,7 +40,7 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalEntry {
-    Begin(Operation),
+    Begin(Box<Operation>),
     /// This tree is about to take the data's place: if it is there, the exchange has happened.
     Exchange(TreeMark),
     /// The contents of the data directory are about to change places, one by one: from here on it goes forward.
@@ -160,7 +160,7 @@ impl Device {
 
     fn unfinished(&self, journal: &[JournalEntry], records: &Records) -> Option<Unfinished> {
         let operation = journal.iter().find_map(|entry| match entry {
-            JournalEntry::Begin(operation) => Some(operation.clone()),
+            JournalEntry::Begin(operation) => Some((**operation).clone()),
             _ => None,
         })?;
         let committed = |number: Seq| records.files.iter().any(|file| file.record.number == number);
@@ -202,7 +202,10 @@ impl Device {
         }
         // In the middle of an exchange of contents, the record that counts may still be on its way in.
         let incoming = journal.iter().find_map(|entry| match entry {
-            JournalEntry::Begin(Operation::Restore { incoming, .. }) if swapping => Some(*incoming),
+            JournalEntry::Begin(operation) if swapping => match **operation {
+                Operation::Restore { incoming, .. } => Some(incoming),
+                _ => None,
+            },
             _ => None,
         });
         let arriving = incoming.map(|number| layout.path(&Place::Incoming(number)).join("version.json"));

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use disk::durable::{exchange_durably, rename_durably, sync_dir, sync_fs};
@@ -36,6 +37,10 @@ pub trait Witness: Progress {
     }
     fn note(&self, text: &str) {
         let _ = text;
+    }
+    /// Raised when the work should end early.
+    fn stop_flag(&self) -> Option<&AtomicBool> {
+        None
     }
 }
 
@@ -249,7 +254,7 @@ impl<'a> Executor<'a> {
                 return Err(Error::Occupied { path: target });
             }
         }
-        self.journal.append(&JournalEntry::Begin(operation.clone())).during(doing(operation))
+        self.journal.append(&JournalEntry::Begin(Box::new(operation.clone()))).during(doing(operation))
     }
 
     /// Copies the data, or brings a recycled tree up to date with it.
@@ -277,7 +282,10 @@ impl<'a> Executor<'a> {
     fn recycled_manifest(&self) -> Option<Manifest> {
         let journal = Journal::<JournalEntry>::read(&self.device.layout.journal()).ok()?;
         let old = journal.into_iter().find_map(|entry| match entry {
-            JournalEntry::Begin(Operation::Backup { recycle, .. }) => recycle,
+            JournalEntry::Begin(operation) => match *operation {
+                Operation::Backup { recycle, .. } => recycle,
+                _ => None,
+            },
             _ => None,
         })?;
         Manifest::load(&copy_file::manifest_path(&self.device.layout.records(), old.number)).ok().flatten()
@@ -455,8 +463,7 @@ impl<'a> Executor<'a> {
     }
 
     fn migrate(&mut self, from: &Version, to: &Version) -> Result<()> {
-        let result =
-            self.device.migration.run(&self.device.layout.data, from, to, &|| self.witness.cancelled());
+        let result = self.device.migration.run(&self.device.layout.data, from, to, self.witness.stop_flag());
         let why = match result {
             Ok(output) => {
                 if !output.is_empty() {

@@ -39,25 +39,21 @@ impl Migration {
         data: &Path,
         from: &Version,
         to: &Version,
-        cancelled: &dyn Fn() -> bool,
+        stop: Option<&AtomicBool>,
     ) -> Result<String, String> {
         let mut printed = String::new();
         for (program, args) in self.commands()? {
-            if cancelled() {
-                return Err("interrupted".to_owned());
-            }
             let invocation = Invocation::new(&program)
                 .args(&args)
                 .args([data.as_os_str(), from.as_str().as_ref(), to.as_str().as_ref()])
                 .env("HOLDFAST_DATA_DIR", data)
                 .env("HOLDFAST_FROM_VERSION", from.as_str())
                 .env("HOLDFAST_TO_VERSION", to.as_str());
-            let stop = AtomicBool::new(false);
             let limits = Limits {
                 timeout: self.timeout,
                 max_output: MAX_OUTPUT,
                 overflow: Overflow::Trim,
-                stop: Some(&stop),
+                stop,
                 ..Limits::default()
             };
             let shown = invocation.shown();

@@ -1,1 +1,25 @@
-fn main() {}
+//! Holdfast: one binary, all parts. Reads the command line and the configuration, runs one command, and ends with
+//! an exit code of the product's one table.
+
+mod cli;
+mod config;
+mod failure;
+mod guard;
+mod output;
+mod witness;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = cli::with_document_spellings(std::env::args_os());
+    let cli = cli::Cli::parse_from(arguments);
+    match cli.run() {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.exit.code())
+        }
+    }
+}

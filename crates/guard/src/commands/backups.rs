@@ -13,15 +13,10 @@ use super::boot::refuse_while_workload_runs;
 use crate::clock;
 use crate::device::{Device, exists};
 use crate::error::{Doing, Error, Result, While};
-use crate::execute::{Executor, Witness};
+use crate::execute::{Executor, Watch, Witness};
 use crate::records::copy_file::{self, CopyFile};
 use crate::records::replicated;
 use crate::records::{request_file, version_file};
-
-#[derive(Debug, Serialize)]
-pub struct Restored {
-    pub plan: Plan,
-}
 
 /// Brings a copy back now. The workload must not run.
 pub fn restore(
@@ -51,24 +46,14 @@ fn missing(block: logic::guard::Block) -> Error {
 pub fn request_restore(device: &Device, wanted: &Wanted, witness: &dyn Witness) -> Result<()> {
     let executor = Executor::open_patiently(device, witness)?;
     let seen = &executor.survey().observed;
-    if *wanted != Wanted::Booted && resolve(&seen.copies, &seen.boots, &device.host.booted, wanted).is_none()
-    {
-        return Err(missing(plan_restore(seen, wanted).err().unwrap_or_else(|| unreachable_block())));
+    if *wanted != Wanted::Booted {
+        resolve(&seen.copies, &seen.boots, &device.host.booted, wanted).map_err(missing)?;
     }
     let request = RestoreRequest { wanted: wanted.clone(), at: clock::now() };
     disk::durable::write_durably(&device.layout.request(), &request_file::render(&request))
         .during(Doing::Records)?;
     executor.log("request-restore", None, &format!("{wanted:?}"), "left for the next boot");
     Ok(())
-}
-
-/// A wish that resolves to nothing is always refused by the plan; this only satisfies the types.
-fn unreachable_block() -> logic::guard::Block {
-    logic::guard::Block {
-        rule: logic::guard::Rule::RequestedBackupMissing,
-        why: "there is nothing to restore".to_owned(),
-        way_out: "`holdfast guard backups list` shows what there is".to_owned(),
-    }
 }
 
 pub fn cancel_restore(device: &Device, witness: &dyn Witness) -> Result<()> {
@@ -114,26 +99,31 @@ pub fn prune(device: &Device, dry_run: bool, witness: &dyn Witness) -> Result<Pr
 
 /// Records a hash of every file of every backup that has none yet: after the boot is green, before anything relies
 /// on the copy. Returns how many backups were sealed.
+///
+/// Reading takes its time, so the lock is held only while the result is written: a workload that restarts meanwhile
+/// must not wait.
 pub fn seal(device: &Device, witness: &dyn Witness) -> Result<usize> {
-    let executor = Executor::open_patiently(device, witness)?;
     let records = device.layout.records();
+    let survey = device.survey()?;
     let mut sealed = 0;
-    for copy in executor.survey().observed.copies.iter().filter(|copy| copy.kind == CopyKind::Backup) {
+    for copy in survey.observed.copies.iter().filter(|copy| copy.kind == CopyKind::Backup) {
         let path = copy_file::manifest_path(&records, copy.number);
         let tree = device.layout.path(&copy.place);
+        let watch = Watch(witness);
         // A snapshot costs nothing per file, so its list of files is made here, when there is time.
-        let manifest = Manifest::load(&path).during(Doing::Records)?;
-        let mut manifest = match manifest {
+        let mut manifest = match Manifest::load(&path).during(Doing::Records)? {
+            Some(manifest) if manifest.is_sealed() => continue,
             Some(manifest) => manifest,
-            None => tree::survey(&tree, device.threads, &executor.watch()).during(Doing::Records)?,
+            None => tree::survey(&tree, device.threads, &watch).during(Doing::Records)?,
         };
-        if manifest.is_sealed() {
-            continue;
+        // A file that changed since the copy was made is not given a hash: that would make the change good.
+        tree::seal(&tree, &mut manifest, device.threads, &watch).during(Doing::Records)?;
+        let executor = Executor::open_patiently(device, witness)?;
+        let unchanged = executor.survey().observed.copies.get(copy.number) == Some(copy);
+        if unchanged {
+            manifest.save(&path).during(Doing::Records)?;
+            sealed += 1;
         }
-        // A file that changed since the copy was made must not be given a hash: that would make the change good.
-        tree::seal(&tree, &mut manifest, device.threads, &executor.watch()).during(Doing::Records)?;
-        manifest.save(&path).during(Doing::Records)?;
-        sealed += 1;
     }
     Ok(sealed)
 }
@@ -153,12 +143,9 @@ pub fn verify(device: &Device, wanted: Option<&Wanted>, witness: &dyn Witness) -
     let seen = &survey.observed;
     let chosen: Vec<&CopyRecord> = match wanted {
         None => seen.copies.iter().filter(|copy| copy.kind == CopyKind::Backup).collect(),
-        Some(wanted) => match resolve(&seen.copies, &seen.boots, &device.host.booted, wanted) {
-            Some(copy) => vec![copy],
-            None => {
-                return Err(missing(plan_restore(seen, wanted).err().unwrap_or_else(|| unreachable_block())));
-            }
-        },
+        Some(wanted) => {
+            vec![resolve(&seen.copies, &seen.boots, &device.host.booted, wanted).map_err(missing)?]
+        }
     };
     chosen.into_iter().map(|copy| verify_one(device, copy, witness)).collect()
 }
@@ -170,7 +157,7 @@ fn verify_one(device: &Device, copy: &CopyRecord, witness: &dyn Witness) -> Resu
         Ok(Some(manifest)) => {
             let depth = if manifest.is_sealed() { Depth::Content } else { Depth::Structure };
             let options = VerifyOptions { threads: device.threads, ..VerifyOptions::default() };
-            let watch = crate::execute::Watch(witness);
+            let watch = Watch(witness);
             let found = tree::verify(&tree, &manifest, depth, &options, &watch).during(Doing::Records)?;
             let name = if depth == Depth::Content { "content" } else { "structure" };
             (name, found.iter().map(Mismatch::to_string).collect())

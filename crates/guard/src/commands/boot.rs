@@ -26,7 +26,7 @@ pub fn pre_run(device: &Device, witness: &dyn Witness, planned: impl FnOnce(&Pla
 /// Records who runs on the data from now on, then becomes the workload. Returns only if that fails.
 pub fn run(device: &Device, command: &[OsString], witness: &dyn Witness) -> Result<()> {
     let run_lock = {
-        let mut executor = Executor::open(device, witness)?;
+        let mut executor = Executor::open_patiently(device, witness)?;
         let seq = may_run(device, &executor)?;
         executor.set_seq(seq);
         let health = executor.health_mut();

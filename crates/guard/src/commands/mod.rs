@@ -5,8 +5,7 @@ mod boot;
 mod verdicts;
 
 pub use backups::{
-    Pruned, Restored, Verified, adopt_backup, adopt_data, cancel_restore, prune, request_restore, restore,
-    seal, verify,
+    Pruned, Verified, adopt_backup, adopt_data, cancel_restore, prune, request_restore, restore, seal, verify,
 };
 pub use boot::{pre_run, run};
 pub use verdicts::{Marked, mark_healthy, persist_system_health, persist_workload_health};

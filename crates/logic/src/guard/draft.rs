@@ -122,6 +122,11 @@ impl<'a> Draft<'a> {
         self.copies.iter().any(|copy| copy.owner == *owner && copy.healthy).then_some(Health::Healthy)
     }
 
+    /// Was the owner's boot healthy at some moment, whatever was said of it later?
+    pub fn is_vouched(&self, owner: &Owner) -> bool {
+        owner.seq.and_then(|seq| self.boots.get(seq)).is_some_and(|boot| boot.vouched)
+    }
+
     /// A backup that holds exactly the data now in place. It can be told without comparing: the owner's workload has
     /// not run since the copy was made. Data of an owner that guard does not watch may change unseen.
     pub fn kept_copy_of(&self, record: &DataRecord) -> Option<Seq> {
@@ -152,6 +157,9 @@ impl<'a> Draft<'a> {
 
     /// As the tree has it in its one case: the healthy backup is set apart, and the data as it is becomes the backup.
     pub fn set_last_healthy_apart(&mut self, record: &DataRecord, branch: Branch, reason: &str) {
+        if self.kept_copy_of(record).is_some() {
+            return;
+        }
         let of = &record.owner.deployment;
         let current = self.copies.at(&Place::Current(of.clone()));
         let Some(healthy) = current.filter(|copy| copy.is_vouched(&self.boots)) else {

@@ -128,6 +128,7 @@ impl Observed {
             Operation::Restore { incoming, .. } => *incoming,
             Operation::Discard { number, .. } => *number,
         });
-        copies.chain(unfinished).chain([self.boots.last_seq(), owner]).max().unwrap_or(0) + 1
+        copies.chain(unfinished).chain([self.boots.last_seq(), owner, self.last_number]).max().unwrap_or(0)
+            + 1
     }
 }

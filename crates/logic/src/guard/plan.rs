@@ -105,9 +105,12 @@ fn no_record(draft: &mut Draft) -> Decision {
 }
 
 fn restore_wanted(draft: &mut Draft, wanted: &Wanted) -> Decision {
-    let Some(source) = resolve(&draft.copies, &draft.boots, draft.booted(), wanted).cloned() else {
-        draft.decide(Branch::Requested, "a restore was asked for, and there is nothing to restore");
-        return Err(words::requested_backup_missing(wanted, draft.booted()));
+    let source = match resolve(&draft.copies, &draft.boots, draft.booted(), wanted) {
+        Ok(source) => source.clone(),
+        Err(block) => {
+            draft.decide(Branch::Requested, "a restore was asked for, and there is nothing to restore");
+            return Err(block);
+        }
     };
     let reason = format!("an administrator asked for {}", words::copy(&source));
     draft.decide(Branch::Requested, reason.clone());
@@ -122,13 +125,14 @@ pub fn resolve<'a>(
     boots: &super::Boots,
     booted: &DeploymentId,
     wanted: &Wanted,
-) -> Option<&'a CopyRecord> {
+) -> Result<&'a CopyRecord, Block> {
     let of = |deployment| copies.newest_healthy_of(deployment, boots).or(copies.newest_of(deployment));
-    match wanted {
+    let found = match wanted {
         Wanted::Booted => of(booted),
         Wanted::Deployment(deployment) => of(deployment),
         Wanted::Number(number) => copies.get(*number),
-    }
+    };
+    found.ok_or_else(|| words::requested_backup_missing(wanted, booted))
 }
 
 /// Before anything replaces the data: keep it, if a healthy boot vouched for it or nobody judged it.
@@ -169,7 +173,12 @@ fn return_to_base(draft: &mut Draft, record: &DataRecord) -> Result<DataRecord, 
 
 fn judge(draft: &mut Draft, record: &DataRecord) -> Decision {
     let own = record.owner.deployment == *draft.booted();
-    match draft.verdict_on(&record.owner) {
+    let verdict = draft.verdict_on(&record.owner);
+    if draft.is_vouched(&record.owner) && verdict != Some(Health::Healthy) {
+        let reason = format!("{} was healthy before it was not: keep a copy", words::data(record));
+        draft.back_up(record, true, Branch::OwnerVouched, &reason);
+    }
+    match verdict {
         None => {
             let reason = format!("nobody has judged {}: keep a copy and go on", words::data(record));
             draft.decide(Branch::OwnerUnjudged, reason.clone());

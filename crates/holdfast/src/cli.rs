@@ -1,0 +1,156 @@
+//! The command line: nouns of the parts, verbs below them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use logic::exit::Exit;
+
+use crate::config;
+use crate::failure::{Failure, Result};
+use crate::guard::GuardCommand;
+use crate::output::{self, Format};
+
+/// Safe updates of machines that carry state.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Read this file instead of /usr/lib/holdfast/*.toml and /etc/holdfast/*.toml
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+    /// How to print the result
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        help_heading = "Global options"
+    )]
+    pub output: Format,
+    /// Print nothing but the result and errors
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    pub quiet: bool,
+    /// Write progress as JSON lines to this file descriptor
+    #[arg(long, global = true, value_name = "N", help_heading = "Global options")]
+    pub progress_fd: Option<i32>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Keep a device's data fit for whatever boots next
+    #[command(alias = "admin")]
+    Guard(Box<GuardCommand>),
+    /// Check or print the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// What is known about this machine, over all parts
+    Status(Box<crate::guard::Facts>),
+    /// Print a completion script
+    Completion { shell: clap_complete::Shell },
+    /// Print the version
+    Version,
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man { dir: PathBuf },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Say whether the configuration can be understood
+    Check,
+    /// Print every key with the value in force
+    Show,
+}
+
+impl Cli {
+    pub fn run(self) -> Result<Exit> {
+        match self.command {
+            Command::Guard(command) => command.run(&self.global),
+            Command::Status(facts) => crate::guard::status(&facts, &self.global),
+            Command::Config(command) => run_config(&command, &self.global),
+            Command::Completion { shell } => {
+                clap_complete::generate(shell, &mut Self::command(), "holdfast", &mut std::io::stdout());
+                Ok(Exit::Done)
+            }
+            Command::Version => {
+                output::print(&format!("holdfast {}\n", env!("CARGO_PKG_VERSION")));
+                Ok(Exit::Done)
+            }
+            Command::Man { dir } => {
+                clap_mangen::generate_to(Self::command(), &dir).map_err(|error| {
+                    Failure::new(Exit::Unexpected, &error, format!("see that {} exists", dir.display()))
+                })?;
+                Ok(Exit::Done)
+            }
+        }
+    }
+}
+
+fn run_config(command: &ConfigCommand, global: &Global) -> Result<Exit> {
+    let loaded = config::load(global.config.as_deref())?;
+    loaded.config.guard.validate()?;
+    match command {
+        ConfigCommand::Check => {
+            let files: Vec<String> = loaded.files.iter().map(|file| file.display().to_string()).collect();
+            let sources: Vec<String> = files.into_iter().chain(loaded.variables).collect();
+            match sources.is_empty() {
+                true => output::print("no configuration: the defaults are in force\n"),
+                false => output::print(&format!("understood: {}\n", sources.join(", "))),
+            }
+        }
+        ConfigCommand::Show => {
+            let text = toml::to_string_pretty(&loaded.config)
+                .map_err(|error| Failure::new(Exit::Unexpected, &error, "this is a defect"))?;
+            output::print(&text);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The document says `microshift pre-run`, `microshift run`, `microshift healthcheck` as well as `microshift admin …`:
+/// the same verbs work here without their noun.
+pub fn with_document_spellings(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    const VERBS: [&str; 5] =
+        ["pre-run", "run", "healthcheck", "persist-system-health", "mark-deploy-as-healthy"];
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if arguments.get(1).is_some_and(|first| VERBS.iter().any(|verb| first == verb)) {
+        arguments.insert(1, "guard".into());
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_documents_spellings_are_understood() {
+        for words in [
+            "holdfast admin pre-run --dry-run",
+            "holdfast pre-run",
+            "holdfast run -- true",
+            "holdfast healthcheck --timeout 10s",
+            "holdfast admin persist-system-health --healthy",
+            "holdfast persist-system-health --unhealthy",
+            "holdfast admin mark-deploy-as-healthy rhel-d1 --reason fixed",
+        ] {
+            let arguments = with_document_spellings(words.split(' ').map(OsString::from));
+            assert!(Cli::try_parse_from(arguments).is_ok(), "{words}");
+        }
+    }
+}
