@@ -30,6 +30,9 @@ use crate::records::{replicated, version_file};
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How a copy is called in `.staging` while a move across file systems is under way.
+const MOVING: &str = "moving-";
+
 /// Told what happens while it happens.
 pub trait Witness: Progress {
     fn step_begins(&self, step: &PlannedStep) {
@@ -205,6 +208,7 @@ impl<'a> Executor<'a> {
             Effect::FinishPreRun { ready, .. } => self.finish_pre_run(*ready),
             Effect::Begin(operation) => self.begin(operation),
             Effect::End => {
+                self.sweep_moves()?;
                 self.journal.clear().during(Doing::Records)?;
                 copy_file::sweep_manifests(&layout.records()).during(Doing::Records)
             }
@@ -382,7 +386,7 @@ impl<'a> Executor<'a> {
                     result => return result.during(doing),
                 }
             }
-            let staged = layout.staging().join(format!("moving-{}", file_name(&target)));
+            let staged = layout.staging().join(format!("{MOVING}{}", file_name(&target)));
             tree::remove(&staged).during(doing)?;
             self.check_room(doing, &source, &layout.staging())?;
             tree::copy(&source, &staged, &self.copy_options(), &self.watch()).during(doing)?;
@@ -397,6 +401,17 @@ impl<'a> Executor<'a> {
             }
             false => Ok(()),
         }
+    }
+
+    /// What an interrupted move across file systems has left.
+    fn sweep_moves(&self) -> Result<()> {
+        let staging = self.device.layout.staging();
+        let Ok(entries) = fs::read_dir(&staging) else { return Ok(()) };
+        for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(MOVING))
+        {
+            tree::remove(&entry.path()).during(Doing::Records)?;
+        }
+        Ok(())
     }
 
     /// Where the tree of a place really is: what an exchange of contents took out of the data has a name of its own.

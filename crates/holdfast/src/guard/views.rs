@@ -17,7 +17,6 @@ use crate::output::{Show, bytes, fields, table};
 
 #[derive(Serialize)]
 pub struct PlanView {
-    #[serde(rename = "dryRun")]
     dry_run: bool,
     #[serde(flatten)]
     plan: Plan,
@@ -57,11 +56,9 @@ impl Show for PlanView {
 pub struct Status {
     booted: DeploymentId,
     boot: String,
-    #[serde(rename = "workloadVersion")]
     workload_version: Version,
     data: DataView,
     /// The record of this boot, once `pre-run` has begun.
-    #[serde(rename = "thisBoot")]
     this_boot: Option<Boot>,
     boots: Vec<Boot>,
     copies: usize,
