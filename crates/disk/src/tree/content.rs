@@ -20,6 +20,8 @@ pub(crate) const BUFFER: usize = 256 * 1024;
 const STRIDE: u64 = 8 * 1024 * 1024;
 /// Below this, asking for the number of extents costs more than a bad choice.
 pub(crate) const WORTH_ASKING: u64 = 256 * 1024;
+/// So few are shared in a few milliseconds, and take no room: never worth writing out.
+const FEW_EXTENTS: u32 = 64;
 /// Sharing costs this much per extent, and copying this much per byte (1 GiB a second).
 const EXTENT_NANOS: u64 = 55_000;
 const BYTES_PER_SECOND: u64 = 1 << 30;
@@ -49,6 +51,9 @@ pub(crate) fn fragmented(fd: impl AsFd, size: u64, allocated: u64) -> bool {
         return false;
     }
     let Ok(extents) = ioctl::extent_count(fd) else { return false };
+    if extents < FEW_EXTENTS {
+        return false;
+    }
     let share = u64::from(extents).saturating_mul(EXTENT_NANOS);
     let write = u128::from(allocated.min(size)) * 1_000_000_000 / u128::from(BYTES_PER_SECOND);
     u128::from(share) > write

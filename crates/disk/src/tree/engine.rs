@@ -136,14 +136,18 @@ impl Engine<'_> {
             Task::Directory { rel, parent_dev } => self.directory(queue, worker, rel, parent_dev),
             Task::Entries(pair, entries) => {
                 let before = worker.tally.files;
-                for window in entries.chunks(AHEAD) {
-                    let mut opened = self.read_ahead(&pair, window)?;
-                    for entry in window {
-                        let made = self.entry(worker, &pair, entry, opened.pop_front().flatten())?;
-                        worker.entries.extend(made);
-                        if self.progress.cancelled() {
-                            return Err(Error::Cancelled);
-                        }
+                let ahead =
+                    self.known.is_none() && self.sharing.known_impossible((self.src.dev, self.dst.dev));
+                let mut opened = VecDeque::new();
+                let mut upcoming = entries.iter();
+                for entry in &entries {
+                    if ahead {
+                        self.read_ahead(&pair, &mut upcoming, &mut opened)?;
+                    }
+                    let made = self.entry(worker, &pair, entry, opened.pop_front().flatten())?;
+                    worker.entries.extend(made);
+                    if self.progress.cancelled() {
+                        return Err(Error::Cancelled);
                     }
                 }
                 self.progress.advance(worker.tally.files - before, std::mem::take(&mut worker.pending));
@@ -152,23 +156,27 @@ impl Engine<'_> {
         }
     }
 
-    /// Where content will have to be read, opens some files at once and has the kernel fetch them while the
-    /// first are being copied: on a cold cache that is worth more than further threads.
-    fn read_ahead(&self, pair: &Pair, window: &[Listed]) -> Result<VecDeque<Option<OwnedFd>>> {
-        if self.known.is_some() || !self.sharing.known_impossible((self.src.dev, self.dst.dev)) {
-            return Ok(VecDeque::new());
-        }
-        let open = |entry: &Listed| {
+    /// Where content will have to be read, opens files ahead of their turn and has the kernel fetch them
+    /// while earlier ones are being copied: on a cold cache that is worth more than further threads.
+    fn read_ahead(
+        &self,
+        pair: &Pair,
+        upcoming: &mut std::slice::Iter<'_, Listed>,
+        opened: &mut VecDeque<Option<OwnedFd>>,
+    ) -> Result<()> {
+        while opened.len() < AHEAD
+            && let Some(entry) = upcoming.next()
+        {
             if entry.kind != Kind::File {
-                return Ok(None);
+                opened.push_back(None);
+                continue;
             }
-            let rel = || join(&pair.rel, entry.name.to_bytes());
-            let file = self.open_source(pair, &entry.name, rel)?;
+            let file = self.open_source(pair, &entry.name, || join(&pair.rel, entry.name.to_bytes()))?;
             // Only advice: a file system that does not take it reads when asked to.
             let _ = fadvise(&file, 0, NonZeroU64::new(BUFFER as u64), Advice::WillNeed);
-            Ok(Some(file))
-        };
-        window.iter().map(open).collect()
+            opened.push_back(Some(file));
+        }
+        Ok(())
     }
 
     pub fn pair(&self, rel: &[u8]) -> Result<Pair> {
@@ -412,6 +420,9 @@ impl Engine<'_> {
         let meta = Meta::from(&stat);
         if meta.kind != Kind::File {
             return Err(Error::Turned { path: self.src.full(&rel) });
+        }
+        if meta.nlink == 0 {
+            return Err(Error::Vanished { path: self.src.full(&rel) });
         }
         if defer && meta.nlink > 1 {
             worker.linked.push((meta.dev, meta.ino, rel));
