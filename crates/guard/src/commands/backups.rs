@@ -75,7 +75,15 @@ pub struct Pruned {
     pub reasons: Vec<String>,
 }
 
-/// Removes what retention lets go.
+/// Removes what retention lets go after a healthy verdict.
+pub fn tidy(device: &Device, witness: &dyn Witness) -> Result<()> {
+    let mut executor = Executor::open_patiently(device, witness)?;
+    executor.measure_asides()?;
+    let steps = retention::tidy(&executor.survey().observed);
+    executor.carry_out(&steps)
+}
+
+/// Removes all that retention may let go.
 pub fn prune(device: &Device, dry_run: bool, witness: &dyn Witness) -> Result<Pruned> {
     let mut executor = Executor::open_patiently(device, witness)?;
     if !dry_run {

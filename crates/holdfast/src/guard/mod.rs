@@ -280,7 +280,7 @@ fn after_green(device: &Device, console: &Console) {
     let report = |what: &str, error: ::guard::Error| {
         ::guard::Witness::note(console, &format!("{what}: {}", ::guard::error_chain(&error)));
     };
-    if let Err(error) = commands::prune(device, false, console) {
+    if let Err(error) = commands::tidy(device, console) {
         report("retention did not finish", error);
     }
     if let Err(error) = commands::seal(device, console) {

@@ -147,7 +147,19 @@ pub(super) fn discard(copy: &CopyRecord, reason: String) -> PlannedStep {
     }
 }
 
-/// What retention removes after a healthy verdict, or when an administrator asks.
+/// What retention removes after a healthy verdict: all that it may, but for the tree that the next backup brings up to
+/// date instead of copying everything again.
+pub fn tidy(seen: &Observed) -> Vec<PlannedStep> {
+    let spare = Inventory::of(seen).recyclable().map(|copy| copy.number);
+    let mut steps = prune(seen);
+    steps.retain(|planned| match &planned.step {
+        Step::Operate(Operation::Discard { number, .. }) => Some(*number) != spare,
+        _ => true,
+    });
+    steps
+}
+
+/// What retention removes when an administrator asks: all that it may.
 pub fn prune(seen: &Observed) -> Vec<PlannedStep> {
     let inventory = Inventory::of(seen);
     // With the data gone, every copy may be the one that is wanted back.
