@@ -5,7 +5,8 @@ mod boot;
 mod verdicts;
 
 pub use backups::{
-    Pruned, Verified, adopt_backup, adopt_data, cancel_restore, prune, request_restore, restore, seal, verify,
+    Pruned, Verified, adopt_backup, adopt_data, cancel_restore, prune, request_restore, restore, seal, tidy,
+    verify,
 };
 pub use boot::{pre_run, run};
 pub use verdicts::{Marked, mark_healthy, persist_system_health, persist_workload_health};
