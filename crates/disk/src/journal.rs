@@ -139,8 +139,30 @@ fn decode<T: DeserializeOwned>(path: &Path, lines: &[&str]) -> Result<Vec<T>> {
     lines.iter().enumerate().map(decode_line).collect()
 }
 
+/// Whether a bad line has a whole record at its end: then the newline between the two was damaged, and the
+/// line is not a torn tail.
+fn swallows_a_record(piece: &[u8]) -> bool {
+    let Some(line) = piece.strip_suffix(b"\n") else { return false };
+    (1..line.len()).any(|at| {
+        let rest = &line[at..];
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        // Cheap signs first; the checksum is computed for hardly anything but a record.
+        digits > 0
+            && !line[at - 1].is_ascii_digit()
+            && rest.get(digits) == Some(&b' ')
+            && rest.get(digits + 1 + CHECKSUM_DIGITS) == Some(&b' ')
+            && parse(rest).is_some()
+    })
+}
+
 /// The JSON of all whole records, and how many bytes they take.
 fn read_lines<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Vec<&'a str>, u64)> {
+    let damaged = |line: u64, why: &str, before: &[&str]| Error::JournalDamaged {
+        path: path.to_owned(),
+        line,
+        why: why.to_owned(),
+        before: before.iter().map(|s| (*s).to_owned()).collect(),
+    };
     let mut lines = Vec::new();
     let mut length = 0;
     let mut bad = None;
@@ -158,18 +180,16 @@ fn read_lines<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Vec<&'a str>, u64)> {
             // Only the last record can be torn: a whole record behind a bad line means that an
             // acknowledged one was damaged.
             (Some(_), earlier) => {
-                return Err(Error::JournalDamaged {
-                    path: path.to_owned(),
-                    line: earlier.unwrap_or(line),
-                    why: match earlier {
-                        Some(_) => "its checksum does not match".to_owned(),
-                        None => format!("record {expected} is missing"),
-                    },
-                    before: lines.iter().map(|s| (*s).to_owned()).collect(),
+                return Err(match earlier {
+                    Some(bad) => damaged(bad, "its checksum does not match", &lines),
+                    None => damaged(line, &format!("record {expected} is missing"), &lines),
                 });
             }
             (None, None) => bad = Some(line),
             (None, Some(_)) => {}
+        }
+        if bad.is_some() && swallows_a_record(piece) {
+            return Err(damaged(bad.unwrap_or(line), "its checksum does not match", &lines));
         }
     }
     Ok((lines, length))

@@ -187,7 +187,11 @@ impl Device {
 
     fn read_data(&self, journal: &[JournalEntry], notes: &mut Vec<String>) -> Result<Data> {
         let layout = &self.layout;
-        let is_reserved = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(disk::RESERVED_PREFIX);
+        // A file system of its own brings a directory that nobody put there.
+        let is_reserved = |name: &std::ffi::OsStr| {
+            name.to_string_lossy().starts_with(disk::RESERVED_PREFIX)
+                || (layout.data_is_mount && name == "lost+found")
+        };
         let is_empty = match fs::read_dir(&layout.data) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
             Err(error) => {

@@ -102,8 +102,16 @@ pub struct Image {
 impl ScratchFs {
     /// Makes and mounts a new file system. `size` is what it believes to have; the image is sparse.
     pub fn new(kind: FsKind, size: u64) -> ScratchFs {
+        ScratchFs::made_in(ScratchDirectory::new(size), kind, size)
+    }
+
+    /// The same with the image on a disk, never in memory: for measurements.
+    pub fn on_disk(kind: FsKind, size: u64) -> ScratchFs {
+        ScratchFs::made_in(ScratchDirectory::on_disk(), kind, size)
+    }
+
+    fn made_in(directory: ScratchDirectory, kind: FsKind, size: u64) -> ScratchFs {
         require_root();
-        let directory = ScratchDirectory::new(size);
         let image = File::create(directory.image()).and_then(|file| file.set_len(size));
         image.unwrap_or_else(|error| panic!("cannot make an image of {size} bytes: {error}"));
         kind.make(&directory.image());

@@ -20,16 +20,25 @@ pub(super) struct ScratchDirectory {
 }
 
 impl ScratchDirectory {
-    /// In memory if there is room for twice the size, else in the directory for temporary files.
+    /// In memory if there is room for twice the size, else on disk.
     pub(super) fn new(size: u64) -> ScratchDirectory {
+        let free = rustix::fs::statvfs(MEMORY).map_or(0, |room| room.f_bavail * room.f_frsize);
+        let parent = if free / 2 >= size { PathBuf::from(MEMORY) } else { std::env::temp_dir() };
+        ScratchDirectory::in_either(&parent)
+    }
+
+    /// In the directory for temporary files: where reading with a cold cache means reading a disk.
+    pub(super) fn on_disk() -> ScratchDirectory {
+        ScratchDirectory::in_either(&std::env::temp_dir())
+    }
+
+    fn in_either(parent: &Path) -> ScratchDirectory {
         static SWEPT: Once = Once::new();
         SWEPT.call_once(|| {
             sweep(Path::new(MEMORY));
             sweep(&std::env::temp_dir());
         });
-        let free = rustix::fs::statvfs(MEMORY).map_or(0, |room| room.f_bavail * room.f_frsize);
-        let parent = if free / 2 >= size { PathBuf::from(MEMORY) } else { std::env::temp_dir() };
-        ScratchDirectory::below(&parent).unwrap_or_else(|error| {
+        ScratchDirectory::below(parent).unwrap_or_else(|error| {
             panic!("cannot make a directory for a scratch file system in {}: {error}", parent.display())
         })
     }
