@@ -1,4 +1,5 @@
 //! Copies on real file systems: everything is kept, whatever it is.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -34,7 +35,7 @@ fn one_of_everything(root: &Path) {
     run("setcap", &["cap_net_raw=ep", &s(&root.join("dir/setuid"))]);
     fs::set_permissions(root.join("dir/sub"), fs::Permissions::from_mode(0o3711)).unwrap();
     fs::write(root.join("closed"), b"secret").unwrap();
-    fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o0)).unwrap();
     fs::write(root.join("wide-open"), b"all").unwrap();
     fs::set_permissions(root.join("wide-open"), fs::Permissions::from_mode(0o666)).unwrap();
     let mut sparse = File::create(root.join("sparse")).unwrap();

@@ -10,13 +10,14 @@ use rustix::process::{getegid, geteuid};
 use super::attributes::stop_inheritance;
 use super::content::Sharing;
 use super::dir::Root;
-use super::engine::{Engine, Known, Task, Worker};
+use super::engine::{Engine, Known, Task};
 use super::manifest::Manifest;
 use super::meta::Time;
 use super::pool;
 use super::progress::Progress;
 use super::remove::remove_with;
 use super::snapshot::{self, Offer};
+use super::worker::Worker;
 use crate::error::{Error, Operation, Result};
 
 /// More warnings than this are counted only.
@@ -177,15 +178,14 @@ fn walk(
         creator: (geteuid().as_raw(), getegid().as_raw()),
     };
     let first = [Task::Directory { rel: Vec::new(), parent_dev: engine.src.dev }];
-    let workers =
-        pool::run(options.threads, first, || Worker::new(&engine), |q, w, task| engine.work(q, w, task))?;
-    let mut total = Worker::new(&engine);
+    let workers = pool::run(options.threads, first, Worker::new, |q, w, task| engine.work(q, w, task))?;
+    let mut total = Worker::new();
     workers.into_iter().for_each(|w| total.absorb(w));
 
     // Links between names can be made when all directories are there; the times of directories can be set
     // when all names are.
     let groups = engine.link_groups(&mut total);
-    let workers = pool::run(options.threads, groups, || Worker::new(&engine), |_, w, g| engine.link(w, &g))?;
+    let workers = pool::run(options.threads, groups, Worker::new, |_, w, g| engine.link(w, &g))?;
     workers.into_iter().for_each(|w| total.absorb(w));
     engine.finish_directories(&mut total)?;
 

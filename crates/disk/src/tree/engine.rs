@@ -8,24 +8,21 @@ use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{
-    Advice, AtFlags, FileType, Mode, OFlags, fadvise, fstat, mkdirat, mknodat, openat, readlinkat, statat,
-    symlinkat,
-};
+use rustix::fs::{Advice, AtFlags, Mode, fadvise, fstat, mkdirat, statat};
 use rustix::io::Errno;
 
-use super::attributes::{At, Names, Scratch, dress, drop_attributes_not_in, set_times, stop_inheritance};
-use super::content::{BUFFER, How, Sharing, Transfer};
-use super::copy::{CopyOptions, WARNING_LIMIT, Warning};
+use super::attributes::{At, drop_attributes_not_in, set_times, stop_inheritance};
+use super::content::{BUFFER, Sharing};
+use super::copy::{CopyOptions, Warning};
 use super::dir::{Listed, Order, Root, join, list};
 use super::manifest::{Entry, Manifest};
 use super::meta::{Kind, Meta, Time};
 use super::pool::{Queue, backwards};
 use super::progress::Progress;
 use super::remove::remove_entry;
+use super::worker::Worker;
 use crate::error::{Error, Operation, Result};
 
 /// Names per task: enough to make up for handing it over, few enough to share a directory between threads.
@@ -62,69 +59,6 @@ pub(crate) struct Pair {
     pub src: OwnedFd,
     pub dst: OwnedFd,
     opened_up: Mutex<bool>,
-}
-
-#[derive(Default)]
-pub(crate) struct Tally {
-    pub files: u64,
-    pub bytes: u64,
-    pub bytes_written: u64,
-    pub shared: u64,
-    pub written: u64,
-    pub left_alone: u64,
-}
-
-/// What one thread has gathered, and its room to work in.
-pub(crate) struct Worker {
-    pub entries: Vec<Entry>,
-    pub directories: Vec<(Vec<u8>, Meta)>,
-    /// Names of inodes that have several: device, inode, path.
-    pub linked: Vec<(u64, u64, Vec<u8>)>,
-    pub warnings: Vec<Warning>,
-    pub warnings_left_out: u64,
-    pub tally: Tally,
-    scratch: Option<Scratch>,
-    buffer: Vec<u8>,
-    pending: u64,
-}
-
-impl Worker {
-    pub fn new(_: &Engine<'_>) -> Worker {
-        Worker {
-            entries: Vec::new(),
-            directories: Vec::new(),
-            linked: Vec::new(),
-            warnings: Vec::new(),
-            warnings_left_out: 0,
-            tally: Tally::default(),
-            scratch: None,
-            buffer: Vec::new(),
-            pending: 0,
-        }
-    }
-
-    pub fn absorb(&mut self, mut other: Worker) {
-        self.entries.append(&mut other.entries);
-        self.directories.append(&mut other.directories);
-        self.linked.append(&mut other.linked);
-        self.warnings_left_out += other.warnings_left_out;
-        other.warnings.into_iter().for_each(|w| self.warn(w));
-        let (a, b) = (&mut self.tally, other.tally);
-        a.files += b.files;
-        a.bytes += b.bytes;
-        a.bytes_written += b.bytes_written;
-        a.shared += b.shared;
-        a.written += b.written;
-        a.left_alone += b.left_alone;
-    }
-
-    fn warn(&mut self, warning: Warning) {
-        push_warning(&mut self.warnings, &mut self.warnings_left_out, warning);
-    }
-}
-
-fn push_warning(list: &mut Vec<Warning>, left_out: &mut u64, warning: Warning) {
-    if list.len() < WARNING_LIMIT { list.push(warning) } else { *left_out += 1 }
 }
 
 impl Engine<'_> {
@@ -189,7 +123,7 @@ impl Engine<'_> {
         if error.is_not_found() { Error::Vanished { path: self.src.full(rel) } } else { error }
     }
 
-    fn source_failed(&self, operation: Operation, rel: &[u8], e: Errno) -> Error {
+    pub fn source_failed(&self, operation: Operation, rel: &[u8], e: Errno) -> Error {
         let path = self.src.full(rel);
         match e {
             Errno::NOENT => Error::Vanished { path },
@@ -199,7 +133,7 @@ impl Engine<'_> {
         }
     }
 
-    fn target_failed(&self, operation: Operation, rel: &[u8], e: Errno) -> Error {
+    pub fn target_failed(&self, operation: Operation, rel: &[u8], e: Errno) -> Error {
         Error::io(operation, &self.dst.full(rel), e)
     }
 
@@ -351,132 +285,6 @@ impl Engine<'_> {
         Ok(Entry { copy: copy.seen(), ..record.clone() })
     }
 
-    /// Copies one entry that is not a directory, and is not there yet. `None`: it has several names, and is
-    /// put off until all are known (`defer`).
-    pub fn make(
-        &self,
-        worker: &mut Worker,
-        pair: &Pair,
-        name: &CStr,
-        kind: Kind,
-        rel: Vec<u8>,
-        defer: bool,
-    ) -> Result<Option<Entry>> {
-        let (from, to) = (At::Name(pair.src.as_fd(), name), At::Name(pair.dst.as_fd(), name));
-        let create = |e| self.target_failed(Operation::Create, &rel, e);
-        if kind == Kind::File {
-            let file = self.open_source(pair, name, || rel.clone())?;
-            return self.make_file(worker, pair, name, rel, defer, file);
-        }
-        let meta = from.meta().map_err(|e| self.source_failed(Operation::Inspect, &rel, e))?;
-        if meta.kind != kind {
-            return Err(Error::Turned { path: self.src.full(&rel) });
-        }
-        if defer && meta.nlink > 1 {
-            worker.linked.push((meta.dev, meta.ino, rel));
-            return Ok(None);
-        }
-        let node = |file_type| {
-            let mode = Mode::from_raw_mode(meta.mode & 0o777);
-            mknodat(&pair.dst, name, file_type, mode, meta.rdev).map_err(create)
-        };
-        match kind {
-            Kind::Symlink => {
-                let target = readlinkat(&pair.src, name, Vec::new())
-                    .map_err(|e| self.source_failed(Operation::Read, &rel, e))?;
-                symlinkat(&target, &pair.dst, name).map_err(create)?;
-            }
-            Kind::Fifo => node(FileType::Fifo)?,
-            Kind::Socket => node(FileType::Socket)?,
-            Kind::CharDevice => node(FileType::CharacterDevice)?,
-            Kind::BlockDevice => node(FileType::BlockDevice)?,
-            Kind::Directory | Kind::File => return Err(Error::Turned { path: self.src.full(&rel) }),
-        }
-        let copy = self.dress(worker, from, &meta, to, &rel, self.creator)?;
-        worker.tally.files += 1;
-        Ok(Some(Entry::new(rel, &meta, &copy)))
-    }
-
-    /// Opens a file of the source without waiting, following or leaving a trace.
-    fn open_source(&self, pair: &Pair, name: &CStr, rel: impl Fn() -> Vec<u8>) -> Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match openat(&pair.src, name, flags | OFlags::NOATIME, Mode::empty()) {
-            Err(Errno::PERM) => openat(&pair.src, name, flags, Mode::empty()),
-            other => other,
-        }
-        .map_err(|e| self.source_failed(Operation::Open, &rel(), e))
-    }
-
-    fn make_file(
-        &self,
-        worker: &mut Worker,
-        pair: &Pair,
-        name: &CStr,
-        rel: Vec<u8>,
-        defer: bool,
-        from: OwnedFd,
-    ) -> Result<Option<Entry>> {
-        let stat = fstat(&from).map_err(|e| self.source_failed(Operation::Inspect, &rel, e))?;
-        let meta = Meta::from(&stat);
-        if meta.kind != Kind::File {
-            return Err(Error::Turned { path: self.src.full(&rel) });
-        }
-        if meta.nlink == 0 {
-            return Err(Error::Vanished { path: self.src.full(&rel) });
-        }
-        if defer && meta.nlink > 1 {
-            worker.linked.push((meta.dev, meta.ino, rel));
-            return Ok(None);
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let to = openat(&pair.dst, name, flags, Mode::from_raw_mode(meta.mode & 0o777))
-            .map_err(|e| self.target_failed(Operation::Create, &rel, e))?;
-        if worker.buffer.is_empty() && meta.size > 0 {
-            worker.buffer = vec![0; BUFFER];
-        }
-        let how = Transfer {
-            sharing: &self.sharing,
-            progress: self.progress,
-            buffer: &mut worker.buffer,
-            pending: &mut worker.pending,
-            source: &|| self.src.full(&rel),
-            target: &|| self.dst.full(&rel),
-        }
-        .run(&from, &meta, &to, self.dst.dev)?;
-        let copy = self.dress(worker, At::Fd(from.as_fd()), &meta, At::Fd(to.as_fd()), &rel, self.creator)?;
-        if copy.size != meta.size {
-            worker.warn(Warning::ChangedWhileCopied { path: self.src.full(&rel) });
-        }
-        let tally = &mut worker.tally;
-        tally.files += 1;
-        tally.bytes += copy.size;
-        match how {
-            How::Shared => tally.shared += 1,
-            How::Written => {
-                tally.written += 1;
-                tally.bytes_written += copy.size;
-            }
-            How::Nothing => {}
-        }
-        Ok(Some(Entry::new(rel, &meta, &copy)))
-    }
-
-    fn dress(
-        &self,
-        worker: &mut Worker,
-        from: At<'_>,
-        meta: &Meta,
-        to: At<'_>,
-        rel: &[u8],
-        likely: (u32, u32),
-    ) -> Result<Meta> {
-        let (source, target) = (|| -> PathBuf { self.src.full(rel) }, || -> PathBuf { self.dst.full(rel) });
-        let names = Names { source: &source, target: &target };
-        let Worker { scratch, warnings, warnings_left_out, .. } = worker;
-        let scratch = scratch.get_or_insert_with(Scratch::new);
-        dress(from, meta, to, likely, scratch, &names, &mut |w| push_warning(warnings, warnings_left_out, w))
-    }
-
     /// Gives every directory its own metadata, now that nothing is added to any of them. The deepest come
     /// first, so that a directory which is closed even to us stays open until all below is done.
     pub fn finish_directories(&self, worker: &mut Worker) -> Result<()> {
@@ -501,7 +309,8 @@ impl Engine<'_> {
                 drop_attributes_not_in(At::Fd(from.as_fd()), to.as_fd())
                     .map_err(|e| self.target_failed(Operation::SetAttribute, &rel, e))?;
             }
-            let copy = self.dress(worker, At::Fd(from.as_fd()), &meta, At::Fd(to.as_fd()), &rel, likely)?;
+            let copy =
+                self.dress_entry(worker, At::Fd(from.as_fd()), &meta, At::Fd(to.as_fd()), &rel, likely)?;
             worker.entries.push(Entry::new(rel, &meta, &copy));
         }
         Ok(())

@@ -11,9 +11,10 @@ use rustix::io::Errno;
 
 use super::attributes::At;
 use super::dir::{c_name, split};
-use super::engine::{Engine, Worker};
+use super::engine::Engine;
 use super::manifest::Entry;
 use super::meta::Meta;
+use super::worker::Worker;
 use crate::error::{Error, Operation, Result};
 
 impl Engine<'_> {

@@ -12,6 +12,7 @@ mod dir;
 mod engine;
 mod identity;
 mod links;
+mod make;
 mod manifest;
 mod manifest_file;
 mod measure;
@@ -24,6 +25,7 @@ mod snapshot;
 mod survey;
 mod swap;
 mod verify;
+mod worker;
 
 pub use copy::{ClonePolicy, Copied, CopyOptions, Method, Warning, copy, update};
 pub use identity::{Free, TreeId, free_space, identity, is_mount_point, same_filesystem};
