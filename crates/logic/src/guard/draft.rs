@@ -6,7 +6,7 @@ use super::boots::{Boot, Boots, Health, PreRun, Seq};
 use super::copies::{Copies, CopyKind, CopyRecord, Place};
 use super::data::{Data, DataRecord, DataState, Owner, Recorded};
 use super::effects::{Operation, Relocation};
-use super::observed::Observed;
+use super::observed::{Observed, RestoreRequest};
 use super::retention::{Inventory, discard};
 use super::steps::{Branch, Outcome, Plan, PlannedStep, Step};
 use crate::host::DeploymentId;
@@ -22,6 +22,10 @@ pub(super) struct Draft<'a> {
     reason: String,
     steps: Vec<PlannedStep>,
     next: Seq,
+    /// What is still asked for: a request that a step of this plan carries out protects nothing any more.
+    pub request: Option<&'a RestoreRequest>,
+    /// The copy that is about to be restored: nothing may use it up before.
+    pub spared: Option<Seq>,
 }
 
 impl<'a> Draft<'a> {
@@ -39,6 +43,8 @@ impl<'a> Draft<'a> {
             reason: String::new(),
             steps: Vec::new(),
             next: free.max(seq + 1),
+            request: seen.request.as_ref(),
+            spared: None,
         }
     }
 
@@ -122,9 +128,18 @@ impl<'a> Draft<'a> {
         self.copies.iter().any(|copy| copy.owner == *owner && copy.healthy).then_some(Health::Healthy)
     }
 
-    /// Was the owner's boot healthy at some moment, whatever was said of it later?
+    /// Was the owner's boot healthy at some moment while the workload ran, whatever was said of it later?
     pub fn is_vouched(&self, owner: &Owner) -> bool {
         owner.seq.and_then(|seq| self.boots.get(seq)).is_some_and(|boot| boot.vouched)
+    }
+
+    /// Does a copy of this data count as healthy? A boot that was found healthy without having started the workload
+    /// says nothing about data; where guard did not watch, the verdict or its absence has to do.
+    fn is_good(&self, owner: &Owner) -> bool {
+        match owner.seq.and_then(|seq| self.boots.get(seq)) {
+            Some(boot) => boot.vouched,
+            None => matches!(self.verdict_on(owner), None | Some(Health::Healthy)),
+        }
     }
 
     /// A backup that holds exactly the data now in place. It can be told without comparing: the owner's workload has
@@ -142,7 +157,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The data in place ends up kept as a backup; returns its number.
-    pub fn back_up(&mut self, record: &DataRecord, healthy: bool, branch: Branch, reason: &str) -> Seq {
+    pub fn back_up(&mut self, record: &DataRecord, branch: Branch, reason: &str) -> Seq {
         if let Some(number) = self.kept_copy_of(record) {
             return number;
         }
@@ -152,7 +167,7 @@ impl<'a> Draft<'a> {
             let to = Place::Generation(of.clone(), current.number);
             make_room.push(Relocation { number: current.number, from: current.place.clone(), to });
         }
-        self.publish(record, healthy, make_room, branch, reason)
+        self.publish(record, make_room, branch, reason)
     }
 
     /// As the tree has it in its one case: the healthy backup is set apart, and the data as it is becomes the backup.
@@ -163,7 +178,7 @@ impl<'a> Draft<'a> {
         let of = &record.owner.deployment;
         let current = self.copies.at(&Place::Current(of.clone()));
         let Some(healthy) = current.filter(|copy| copy.is_vouched(&self.boots)) else {
-            self.back_up(record, false, branch, reason);
+            self.back_up(record, branch, reason);
             return;
         };
         let last_healthy = Place::LastHealthy(of.clone());
@@ -175,17 +190,17 @@ impl<'a> Draft<'a> {
         let apart =
             Relocation { number: healthy.number, from: healthy.place.clone(), to: last_healthy.clone() };
         let make_room = earlier.into_iter().chain([apart]).collect();
-        self.publish(record, false, make_room, branch, reason);
+        self.publish(record, make_room, branch, reason);
     }
 
     fn publish(
         &mut self,
         record: &DataRecord,
-        healthy: bool,
         make_room: Vec<Relocation>,
         branch: Branch,
         reason: &str,
     ) -> Seq {
+        let healthy = self.is_good(&record.owner);
         let recycle = self.inventory().recyclable().cloned();
         let number = self.number();
         let copy = CopyRecord {
@@ -284,9 +299,10 @@ impl<'a> Draft<'a> {
             boots: &self.boots,
             copies: &self.copies,
             data: &self.data,
-            request: self.seen.request.as_ref(),
+            request: self.request,
             policy: &self.seen.policy,
             listed: self.seen.listed(),
+            spared: self.spared,
         }
     }
 

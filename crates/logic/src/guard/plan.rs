@@ -53,6 +53,7 @@ fn fit_data(draft: &mut Draft) -> Decision {
     }
     if let Some(request) = &draft.seen.request {
         restore_wanted(draft, &request.wanted)?;
+        draft.request = None;
         draft.push(Step::ClearRequest, Branch::Requested, "the restore that was asked for is done");
         return Ok(());
     }
@@ -100,7 +101,7 @@ fn no_record(draft: &mut Draft) -> Decision {
     draft.data = Data::Present(Recorded::Known(record.clone()));
     draft.decide(Branch::NoRecordAssumed, reason.clone());
     draft.push(Step::Assume { version, deployment }, Branch::NoRecordAssumed, reason);
-    draft.back_up(&record, true, Branch::NoRecordAssumed, "keep it before anything touches it");
+    draft.back_up(&record, Branch::NoRecordAssumed, "keep it before anything touches it");
     Ok(())
 }
 
@@ -114,8 +115,10 @@ fn restore_wanted(draft: &mut Draft, wanted: &Wanted) -> Decision {
     };
     let reason = format!("an administrator asked for {}", words::copy(&source));
     draft.decide(Branch::Requested, reason.clone());
+    draft.spared = Some(source.number);
     keep_if_good(draft);
     draft.restore(&source, Branch::Requested, &reason);
+    draft.spared = None;
     Ok(())
 }
 
@@ -143,7 +146,7 @@ fn keep_if_good(draft: &mut Draft) {
     let verdict = draft.verdict_on(&record.owner);
     if matches!(verdict, None | Some(Health::Healthy)) {
         let reason = format!("{} is good data: keep it before it is replaced", words::data(&record));
-        draft.back_up(&record, true, Branch::Requested, &reason);
+        draft.back_up(&record, Branch::Requested, &reason);
     }
 }
 
@@ -176,13 +179,13 @@ fn judge(draft: &mut Draft, record: &DataRecord) -> Decision {
     let verdict = draft.verdict_on(&record.owner);
     if draft.is_vouched(&record.owner) && verdict != Some(Health::Healthy) {
         let reason = format!("{} was healthy before it was not: keep a copy", words::data(record));
-        draft.back_up(record, true, Branch::OwnerVouched, &reason);
+        draft.back_up(record, Branch::OwnerVouched, &reason);
     }
     match verdict {
         None => {
             let reason = format!("nobody has judged {}: keep a copy and go on", words::data(record));
             draft.decide(Branch::OwnerUnjudged, reason.clone());
-            draft.back_up(record, true, Branch::OwnerUnjudged, &reason);
+            draft.back_up(record, Branch::OwnerUnjudged, &reason);
             Ok(())
         }
         Some(Health::Healthy) => {
@@ -203,7 +206,7 @@ fn judge(draft: &mut Draft, record: &DataRecord) -> Decision {
 fn after_healthy(draft: &mut Draft, record: &DataRecord, own: bool) {
     let reason = format!("{} was healthy: back it up", words::data(record));
     draft.decide(Branch::OwnerHealthy, reason.clone());
-    draft.back_up(record, true, Branch::OwnerHealthy, &reason);
+    draft.back_up(record, Branch::OwnerHealthy, &reason);
     if own {
         return;
     }
@@ -381,8 +384,7 @@ fn check_version(draft: &mut Draft) -> Decision {
         Fit::AsIs => Ok(()),
         Fit::Refused(misfit) => Err(words::misfit(misfit, &record.version, program, policy.max_skew)),
         Fit::AfterMigration => {
-            let good = matches!(draft.verdict_on(&record.owner), None | Some(Health::Healthy));
-            let base = draft.back_up(&record, good, Branch::VersionCheck, "a migration starts from a backup");
+            let base = draft.back_up(&record, Branch::VersionCheck, "a migration starts from a backup");
             let from = &record.version;
             let reason = format!(
                 "the data is of {from}, the program is {program}: migrate, starting from backup {base}"

@@ -19,6 +19,8 @@ pub struct Inventory<'a> {
     pub policy: &'a Policy,
     /// Absent where the host did not say: then every deployment counts as listed.
     pub listed: Option<&'a [DeploymentId]>,
+    /// A copy that is about to be restored.
+    pub spared: Option<Seq>,
 }
 
 impl<'a> Inventory<'a> {
@@ -30,6 +32,7 @@ impl<'a> Inventory<'a> {
             request: seen.request.as_ref(),
             policy: &seen.policy,
             listed: seen.listed(),
+            spared: None,
         }
     }
 
@@ -44,6 +47,7 @@ impl<'a> Inventory<'a> {
             || self.is_newest_of_a_vouched_boot(copy)
             || self.is_base_of_a_migration(copy.number)
             || self.is_requested(copy)
+            || self.spared == Some(copy.number)
     }
 
     fn is_newest_healthy_of_its_deployment(&self, copy: &CopyRecord) -> bool {

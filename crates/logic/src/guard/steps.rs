@@ -61,6 +61,7 @@ pub enum Branch {
     MigrationBroken,
     OwnerUnjudged,
     OwnerHealthy,
+    OwnerVouched,
     RollbackOnDemand,
     OwnerUnknownSame,
     StagedOverUnhealthy,

@@ -1,0 +1,147 @@
+//! What must be true of every state, whatever led to it.
+
+use logic::guard::{CopyRecord, DataState, Place, Step, plan};
+
+use super::cast::{Cast, Listing};
+use super::machine::{Broken, Content, Extent, Machine, Now, Tree};
+use super::mistakes::Mistake;
+
+/// The most copies that there can ever be, with three deployments, the data from before guard, two healthy
+/// generations and two asides:
+///
+/// - backups: for each of the four owners the one under its own name, at most one set apart as `last_healthy__`
+///   and one newest healthy; the generations that are kept over all are among the newest healthy ones or are one
+///   more each (2); and one generation that the next backup will use up.
+/// - data moved aside: the cap (2), one for each deployment whose last healthy data it is (3), and the newest.
+pub const MOST_COPIES: usize = 16;
+
+pub fn check(machine: &Machine, cast: &Cast, mistake: Option<Mistake>) -> Result<(), String> {
+    if let Some(broken) = machine.broken {
+        return Err(format!("{}; there is\n{}", describe(broken), summary(machine)));
+    }
+    let copies = machine.records.iter().count();
+    if copies > MOST_COPIES || machine.trees.len() > MOST_COPIES + 1 {
+        return Err(format!("growth without bound: {copies} copies and {} trees", machine.trees.len()));
+    }
+    let recovered = recovered(machine, cast, mistake)?;
+    is_tidy(&recovered)?;
+    match machine.promise {
+        Some(owed) if !is_kept(&recovered, owed.content) => Err(format!(
+            "the promise is broken: {owed:?} is nowhere that a command could bring it back from; there is\n{}",
+            summary(machine)
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn describe(broken: Broken) -> &'static str {
+    match broken {
+        Broken::RanOnHalfData => "the workload ran on half-copied or half-migrated data",
+        Broken::NotIdempotent => "a second pre-run of the same boot would change the data again",
+        Broken::SilentBlock => "a block without a reason or without a way out",
+        Broken::NotPure => "the same observation made two plans",
+        Broken::CannotBeDone => "a planned effect found nothing to work on",
+        Broken::AllowedOnHalfData => "pre-run allowed the workload although the data is not whole",
+        Broken::LostByADecision => {
+            "what was in the data directory is nowhere any more, and retention had no part"
+        }
+    }
+}
+
+/// The device after the first thing that any `pre-run` and any restore does.
+fn recovered(machine: &Machine, cast: &Cast, mistake: Option<Mistake>) -> Result<Machine, String> {
+    let mut after = machine.clone();
+    let half_built = |(place, _): &(Place, _)| matches!(place, Place::Staging(_) | Place::Incoming(_));
+    if machine.journal.is_none() && !machine.trees.iter().any(half_built) {
+        return Ok(after);
+    }
+    let now = machine.now.unwrap_or(Now { deployment: 0, faults: 0, runs: 0, bad: false });
+    let plan = plan(&machine.observe(cast, now, Listing::All));
+    let steps = plan.steps.iter().map(|planned| &planned.step);
+    for step in steps.filter(|step| matches!(step, Step::Recover { .. } | Step::Sweep { .. })) {
+        let list = match mistake {
+            Some(mistake) => mistake.effects(step),
+            None => logic::guard::effects(step),
+        };
+        for effect in list {
+            if !after.apply(cast, &effect, Extent::Whole) {
+                return Err(format!("recovery can't be done: {effect:?} found nothing to work on"));
+            }
+        }
+    }
+    Ok(after)
+}
+
+/// After recovery nothing is half done, every record has its tree, and every tree its record.
+fn is_tidy(machine: &Machine) -> Result<(), String> {
+    if machine.journal.is_some() {
+        return Err("the journal is still open after recovery".to_owned());
+    }
+    for (place, _) in &machine.trees {
+        if machine.records.at(place).is_none() {
+            return Err(format!("a tree without a record is left at {place:?} after recovery"));
+        }
+    }
+    for copy in machine.records.iter() {
+        match machine.tree(&copy.place) {
+            None => return Err(format!("copy {} has no tree after recovery", copy.number)),
+            Some(tree) if !tree.intact && !copy.tainted => {
+                return Err(format!("copy {} is not whole, and its record does not say so", copy.number));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Is this content whole in the data directory, or in a copy that can be restored?
+pub fn is_kept(machine: &Machine, owed: Content) -> bool {
+    let in_data =
+        machine.data.as_ref().is_some_and(|tree| tree.intact && tree.is_ok() && tree.content == owed);
+    in_data || is_kept_as_a_copy(machine, owed)
+}
+
+pub fn is_kept_as_a_copy(machine: &Machine, owed: Content) -> bool {
+    machine
+        .records
+        .iter()
+        .filter(|copy| !copy.tainted)
+        .any(|copy| machine.tree(&copy.place).is_some_and(|tree| tree.intact && tree.content == owed))
+}
+
+/// The device in a few lines, for people.
+pub fn summary(machine: &Machine) -> String {
+    let tree = |tree: &Tree| {
+        let owner = tree.record.as_ref().map(|record| {
+            let state = if record.state == DataState::Ok { "" } else { ", tainted" };
+            format!(
+                "{} boot {:?} version {}{state}",
+                record.owner.deployment, record.owner.seq, record.version
+            )
+        });
+        let whole = if tree.intact { "whole" } else { "half" };
+        let Content { writer, run, migrated } = tree.content;
+        format!(
+            "{} ({whole}, written by boot {writer} run {run}, migrated {migrated})",
+            owner.unwrap_or_default()
+        )
+    };
+    let mut lines = vec![format!("  data: {}", machine.data.as_ref().map_or("none".to_owned(), tree))];
+    lines.extend(machine.trees.iter().map(|(place, at)| format!("  tree at {place:?}: {}", tree(at))));
+    lines.extend(machine.records.iter().map(|copy| {
+        let CopyRecord { number, kind, place, owner, made_in, healthy, tainted, same_as, .. } = copy;
+        format!(
+            "  copy {number} {kind:?} at {place:?} of {} boot {:?}, made in {made_in}, healthy {healthy}, tainted \
+             {tainted}, same as {same_as:?}",
+            owner.deployment, owner.seq
+        )
+    }));
+    lines.extend(machine.boots.iter().map(|boot| {
+        format!(
+            "  boot {} of {}: {:?}, ran {}, {}, vouched {}",
+            boot.seq, boot.deployment, boot.pre_run, boot.ran, boot.system, boot.vouched
+        )
+    }));
+    lines.push(format!("  journal: {:?}", machine.journal));
+    lines.join("\n")
+}
