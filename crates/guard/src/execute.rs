@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use disk::durable::{exchange_durably, rename_durably, sync_dir, sync_fs};
+use disk::durable::{exchange_durably, rename_durably, sweep_temporaries, sync_dir, sync_fs};
 use disk::tree::{self, Copied, CopyOptions, Manifest, Progress};
 use disk::{Journal, Lock};
 use logic::exit::Exit;
@@ -71,7 +71,7 @@ impl<'a> Executor<'a> {
         }
         let journal = match Journal::open(&layout.journal()) {
             Ok((journal, _)) => journal,
-            Err(disk::Error::JournalDamaged { .. }) => {
+            Err(disk::Error::JournalDamaged { .. } | disk::Error::TooLarge { .. }) => {
                 // The plan blocks on this; nothing may be written until somebody has looked.
                 let survey = device.survey()?;
                 let why = match survey.observed.metadata {
@@ -82,6 +82,14 @@ impl<'a> Executor<'a> {
             }
             Err(error) => return Err(error).during(Doing::Records),
         };
+        // What a write left that was cut off: under the lock, nobody else is writing here.
+        for dir in [&layout.backups, &layout.records(), &layout.data] {
+            if exists(dir)
+                && let Err(error) = sweep_temporaries(dir)
+            {
+                witness.note(&crate::error_chain(&error));
+            }
+        }
         let survey = device.survey()?;
         for note in &survey.notes {
             witness.note(note);
@@ -298,7 +306,9 @@ impl<'a> Executor<'a> {
     /// Copies a copy beside the data, and makes sure that it is what was once backed up.
     fn build_incoming(&mut self, from: &Place, to: &Place) -> Result<()> {
         let layout = &self.device.layout;
-        let number = self.survey.observed.copies.at(from).map_or(0, |copy| copy.number);
+        // As it is now: an earlier step of the same plan may have given the copy another place.
+        let records = copy_file::load_all(&layout.records()).during(Doing::Restore)?;
+        let number = records.files.iter().find(|file| file.record.place == *from).map_or(0, |file| file.record.number);
         let (from, to) = (layout.path(from), layout.path(to));
         let parent = to.parent().unwrap_or(Path::new("/")).to_owned();
         tree::remove(&to).during(Doing::Restore)?;
@@ -486,6 +496,7 @@ impl<'a> Executor<'a> {
                 }
                 return Ok(());
             }
+            Err(_) if self.witness.cancelled() => return Err(Error::Interrupted),
             Err(why) => why,
         };
         // The state says "failed" instead of "migrating" only for people; both lead back to the base.
@@ -609,8 +620,14 @@ fn first_difference(expected: &Manifest, got: &Manifest) -> Option<String> {
     if expected.entries().len() != got.entries().len() {
         return Some(format!("{} entries instead of {}", got.entries().len(), expected.entries().len()));
     }
+    // The time of a directory says that somebody has been in it, not that anything is lost: whoever has mended a copy
+    // by hand must be able to have it back.
     let differing = expected.entries().iter().zip(got.entries()).find(|(a, b)| {
-        a.path != b.path || a.kind != b.kind || a.size != b.size || a.mode != b.mode || a.mtime != b.mtime
+        let other_time = a.mtime != b.mtime && a.kind != tree::Kind::Directory;
+        a.path != b.path || a.kind != b.kind || a.size != b.size || a.mode != b.mode || other_time
     });
-    differing.map(|(entry, _)| String::from_utf8_lossy(&entry.path).into_owned())
+    differing.map(|(entry, _)| match &*entry.path {
+        [] => "the directory itself".to_owned(),
+        path => String::from_utf8_lossy(path).into_owned(),
+    })
 }
