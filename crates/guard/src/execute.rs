@@ -343,6 +343,9 @@ impl<'a> Executor<'a> {
     }
 
     fn check_room(&self, doing: Doing, from: &Path, to: &Path) -> Result<()> {
+        if tree::fits_beyond_doubt(from, to).during(doing)? {
+            return Ok(());
+        }
         let need = tree::measure(from, to, self.device.threads, &self.watch()).during(doing)?;
         let free = tree::free_space(to).during(doing)?;
         if need.bytes > free.bytes || free.inodes.is_some_and(|inodes| need.inodes > inodes) {

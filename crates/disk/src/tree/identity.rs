@@ -91,6 +91,20 @@ pub fn free_space(path: &Path) -> Result<Free> {
     Ok(Free { bytes: s.f_bavail.saturating_mul(s.f_frsize), inodes })
 }
 
+/// Whether a copy of anything on the file system of `src` fits below `dst_parent`, on the same file system, beyond
+/// doubt: more is free than everything on it takes together. Costs two questions instead of a walk over the tree.
+pub fn fits_beyond_doubt(src: &Path, dst_parent: &Path) -> Result<bool> {
+    if !same_filesystem(src, dst_parent)? {
+        return Ok(false);
+    }
+    let s = statvfs(dst_parent).map_err(|e| Error::io(Operation::FreeSpace, dst_parent, e))?;
+    let used_blocks = s.f_blocks.saturating_sub(s.f_bfree);
+    let used_inodes = s.f_files.saturating_sub(s.f_ffree);
+    // Every inode may need a block of its own for names and attributes.
+    let blocks = used_blocks.saturating_add(used_inodes);
+    Ok(s.f_bavail > blocks && (s.f_files == 0 || s.f_favail > used_inodes))
+}
+
 /// The last component of a path, as the kernel wants it.
 pub(crate) fn file_name(path: &Path) -> Option<CString> {
     CString::new(path.file_name()?.as_bytes()).ok()

@@ -28,7 +28,7 @@ mod verify;
 mod worker;
 
 pub use copy::{ClonePolicy, Copied, CopyOptions, Method, Warning, copy, update};
-pub use identity::{Free, TreeId, free_space, identity, is_mount_point, same_filesystem};
+pub use identity::{Free, TreeId, fits_beyond_doubt, free_space, identity, is_mount_point, same_filesystem};
 pub use manifest::{Entry, Hash, Manifest, Seen};
 pub use measure::{Need, measure};
 pub use meta::{Kind, Time};
