@@ -1,11 +1,12 @@
 //! The bytes of one file into another: shared where the file system can, copied where it cannot or where
 //! sharing would take longer. It must not touch anything but content.
 
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{SeekFrom, ftruncate, ioctl_ficlone, seek};
+use rustix::fs::{Advice, SeekFrom, fadvise, ftruncate, ioctl_ficlone, seek};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::copy::ClonePolicy;
@@ -148,6 +149,7 @@ impl Transfer<'_> {
     /// Copies bytes `start..end`; `false` if the file ended before.
     fn span(&mut self, from: impl AsFd, to: impl AsFd, start: u64, end: u64) -> Result<bool> {
         let mut at = start;
+        let mut kicked = start;
         while at < end {
             let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(self.buffer.len());
             let got = match pread(&from, &mut self.buffer[..want], at) {
@@ -165,6 +167,12 @@ impl Transfer<'_> {
                 }
             }
             at += got as u64;
+            if at - kicked >= STRIDE {
+                // Has the kernel begin to write now instead of when all is synced: the disk works while the
+                // next piece is read. Only advice, so its outcome does not matter.
+                let _ = fadvise(&to, kicked, NonZeroU64::new(at - kicked), Advice::DontNeed);
+                kicked = at;
+            }
             *self.pending += got as u64;
             if *self.pending >= STRIDE {
                 self.progress.advance(0, std::mem::take(self.pending));

@@ -185,7 +185,8 @@ fn walk(
     // Links between names can be made when all directories are there; the times of directories can be set
     // when all names are.
     let groups = engine.link_groups(&mut total);
-    let workers = pool::run(options.threads, groups, Worker::new, |_, w, g| engine.link(w, &g))?;
+    let threads = options.threads.min(groups.len());
+    let workers = pool::run(threads, groups, Worker::new, |_, w, g| engine.link(w, &g))?;
     workers.into_iter().for_each(|w| total.absorb(w));
     engine.finish_directories(&mut total)?;
 
