@@ -8,6 +8,7 @@
 //! missing, because a test that did not run must never look like a test that passed.
 
 pub mod compare;
+pub mod device;
 pub mod explore;
 mod kernel;
 pub mod scratch_fs;

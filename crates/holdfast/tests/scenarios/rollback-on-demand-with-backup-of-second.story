@@ -1,0 +1,45 @@
+# Rollback on demand: the second deployment has a backup from its earlier boot; a newer one is made first. And forwards
+# again: the second finds data of the first, healthy and older, and migrates that.
+
+boot rhel-d1 4.14.0
+pre-run -> 0 first-boot
+    | there is no data and no backup: a first boot
+run etcd=one -> 0
+green
+boot rhel-d2 4.15.0 beside rhel-d1
+pre-run -> 0 owner-healthy
+    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | - backup as rhel-d1
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+run etcd=two -> 0
+green
+boot rhel-d2 4.15.0 beside rhel-d1
+pre-run -> 0 owner-healthy
+    | the data of rhel-d2 (boot 2) was healthy: back it up
+    | - backup as rhel-d2
+run etcd=three -> 0
+green
+expect copy rhel-d2 etcd=two of 4.15.0 rhel-d2
+
+boot rhel-d1 4.14.0 beside rhel-d2
+pre-run -> 0 rollback-on-demand
+    | rhel-d1 was healthy with older data than the data of rhel-d2 (boot 4): a rollback on demand, so its own data comes back
+    | - backup as rhel-d2: the data of rhel-d2 (boot 4) was healthy: back it up
+    | - restore from rhel-d1 after moving the data to replaced__rhel-d2
+expect data etcd=one
+expect version 4.14.0 rhel-d1
+expect copy rhel-d2 etcd=three of 4.15.0 rhel-d2
+run etcd=back -> 0
+green
+
+boot rhel-d2 4.15.0 beside rhel-d1
+set migration.command ["/bin/sh","-c","echo 4.15 > $0/schema"]
+pre-run -> 0 owner-healthy
+    | the data of rhel-d1 (boot 6) was healthy: back it up
+    | - backup as rhel-d1
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 9
+expect data etcd=back schema=4.15
+expect version 4.15.0 rhel-d2
+expect copy rhel-d1 etcd=back of 4.14.0 rhel-d1
+run -> 0
+green

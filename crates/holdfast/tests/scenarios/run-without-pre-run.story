@@ -1,0 +1,16 @@
+# The workload does not start where pre-run has not been, or has failed.
+
+boot rhel-d1 4.14.0
+run etcd=one -> 4
+    | error: pre-run has not prepared this boot
+    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+expect data none
+pre-run -> 0 first-boot
+    | there is no data and no backup: a first boot
+run etcd=one -> 0
+green
+boot rhel-d1 4.14.0
+run etcd=two -> 4
+    | error: pre-run has not prepared this boot
+    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+expect data etcd=one
