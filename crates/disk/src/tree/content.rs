@@ -6,10 +6,12 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{Advice, SeekFrom, fadvise, ftruncate, ioctl_ficlone, seek};
+use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, ftruncate, ioctl_ficlone, openat, seek};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::copy::ClonePolicy;
+use super::dir::Root;
+use super::identity::is_btrfs;
 use super::meta::Meta;
 use super::progress::Progress;
 use crate::error::{Error, Operation, Result};
@@ -63,6 +65,29 @@ pub(crate) fn fragmented(fd: impl AsFd, size: u64, allocated: u64) -> bool {
 impl Sharing {
     pub fn new(policy: ClonePolicy) -> Sharing {
         Sharing { policy, impossible: Mutex::new(Vec::new()) }
+    }
+
+    /// Finds out without a file of the source, and remembers a no.
+    pub fn find_out(&self, src: &Root, dst: &Root) -> bool {
+        let pair = (src.dev, dst.dev);
+        if !self.possible(pair) {
+            return false;
+        }
+        // Subvolumes of one btrfs have device numbers of their own.
+        let related = src.dev == dst.dev || (is_btrfs(src.fd()) && is_btrfs(dst.fd()));
+        let unnamed = || {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            openat(dst.fd(), ".", flags, Mode::RUSR | Mode::WUSR)
+        };
+        let refused = match (unnamed(), unnamed()) {
+            (Ok(a), Ok(b)) => ioctl_ficlone(a, b).is_err_and(means_never),
+            // Then the first real file will tell.
+            _ => false,
+        };
+        if !related || refused {
+            self.remember(pair);
+        }
+        related && !refused
     }
 
     fn possible(&self, pair: (u64, u64)) -> bool {

@@ -40,6 +40,7 @@ pub enum ClonePolicy {
 pub struct CopyOptions {
     /// 1: everything on the calling thread, entries in order of their names, so that the same tree gives
     /// the same system calls. More: entries in the order of their inodes, which is what a cold cache wants.
+    /// 0: as many as suit the machine and the way of copying.
     pub threads: usize,
     pub clone: ClonePolicy,
     /// Take a snapshot where the source is a btrfs subvolume and the target is on the same file system.
@@ -50,10 +51,14 @@ pub struct CopyOptions {
 
 impl Default for CopyOptions {
     fn default() -> CopyOptions {
-        // Waiting for a disk is the larger part at boot, so two even where there is one core.
-        let threads = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
-        CopyOptions { threads, clone: ClonePolicy::Auto, snapshot: true, sync: true }
+        CopyOptions { threads: 0, clone: ClonePolicy::Auto, snapshot: true, sync: true }
     }
+}
+
+/// Where content is shared, threads beyond the cores only wait for each other; where it is read, they wait
+/// for the disk, and more of them keep it busy. Two at least, for the one core of a small device waits too.
+fn suitable_threads(shares: bool) -> usize {
+    if shares { pool::cores().clamp(2, 8) } else { pool::reading_threads() }
 }
 
 /// How the content got into the copy.
@@ -168,25 +173,30 @@ fn walk(
     known: Option<Known<'_>>,
     started: Time,
 ) -> Result<Copied> {
+    let sharing = Sharing::new(options.clone);
+    let threads = match options.threads {
+        0 => suitable_threads(sharing.find_out(&src, &dst)),
+        threads => threads,
+    };
     let engine = Engine {
         src,
         dst,
-        options,
+        by_name: threads == 1,
         progress,
         known,
-        sharing: Sharing::new(options.clone),
+        sharing,
         creator: (geteuid().as_raw(), getegid().as_raw()),
     };
     let first = [Task::Directory { rel: Vec::new(), parent_dev: engine.src.dev }];
-    let workers = pool::run(options.threads, first, Worker::new, |q, w, task| engine.work(q, w, task))?;
+    let workers = pool::run(threads, first, Worker::new, |q, w, task| engine.work(q, w, task))?;
     let mut total = Worker::new();
     workers.into_iter().for_each(|w| total.absorb(w));
 
     // Links between names can be made when all directories are there; the times of directories can be set
     // when all names are.
     let groups = engine.link_groups(&mut total);
-    let threads = options.threads.min(groups.len());
-    let workers = pool::run(threads, groups, Worker::new, |_, w, g| engine.link(w, &g))?;
+    let workers =
+        pool::run(threads.min(groups.len()).max(1), groups, Worker::new, |_, w, g| engine.link(w, &g))?;
     workers.into_iter().for_each(|w| total.absorb(w));
     engine.finish_directories(&mut total)?;
 

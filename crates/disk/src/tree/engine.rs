@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::attributes::{At, drop_attributes_not_in, set_times, stop_inheritance};
 use super::content::{BUFFER, Sharing};
-use super::copy::{CopyOptions, Warning};
+use super::copy::Warning;
 use super::dir::{Listed, Order, Root, join, list};
 use super::manifest::{Entry, Manifest};
 use super::meta::{Kind, Meta, Time};
@@ -40,7 +40,8 @@ pub(crate) struct Known<'a> {
 pub(crate) struct Engine<'a> {
     pub src: Root,
     pub dst: Root,
-    pub options: &'a CopyOptions,
+    /// Entries in the order of their names, for calls that can be foretold.
+    pub by_name: bool,
     pub progress: &'a dyn Progress,
     pub known: Option<Known<'a>>,
     pub sharing: Sharing,
@@ -170,7 +171,7 @@ impl Engine<'_> {
         if meta.dev != parent_dev {
             worker.warn(Warning::Crossed { path: self.src.full(&rel) });
         }
-        let order = if self.options.threads > 1 { Order::Inode } else { Order::Name };
+        let order = if self.by_name { Order::Name } else { Order::Inode };
         let entries = list(&self.src, &rel, &pair.src, order)?;
         if self.known.is_some() {
             self.discard_extras(&pair, &entries)?;

@@ -65,7 +65,7 @@ fn data_of(meta: &Meta, same: bool) -> u64 {
     }
 }
 
-/// What copying `src` into a new directory in `dst_parent` takes.
+/// What copying `src` into a new directory in `dst_parent` takes. 0 threads: as many as suit.
 pub fn measure(src: &Path, dst_parent: &Path, threads: usize, progress: &dyn Progress) -> Result<Need> {
     let root = Root::open(src)?;
     if matches!(snapshot::offer(&root, &dst_parent.join("x"))?, Offer::Yes) {

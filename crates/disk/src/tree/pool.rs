@@ -98,15 +98,25 @@ impl<T> Drop for AbandonOnPanic<'_, T> {
     }
 }
 
+/// How many threads suit work that waits for a disk: more than cores, and never just one.
+pub(crate) fn reading_threads() -> usize {
+    (2 * cores()).clamp(4, 16)
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// Runs `work` on `first` and on all that it pushes, and gives the state of each thread. The first failure
-/// stops all. With one thread everything happens on the calling one, in a fixed order.
+/// stops all. With one thread everything happens on the calling one, in a fixed order; 0 is as many as suit
+/// the machine.
 pub(crate) fn run<T: Send, S: Send>(
     threads: usize,
     first: impl IntoIterator<Item = T>,
     new_state: impl Fn() -> S + Sync,
     work: impl Fn(&Queue<'_, T>, &mut S, T) -> Result<()> + Sync,
 ) -> Result<Vec<S>> {
-    let threads = threads.max(1);
+    let threads = if threads == 0 { reading_threads() } else { threads };
     let mut stacks: Vec<VecDeque<T>> = (0..threads).map(|_| VecDeque::new()).collect();
     stacks[0].extend(first);
     let inner = Inner { stacks, active: 0, idle: 0, failure: None, stopped: false };

@@ -29,7 +29,7 @@ pub fn remove(path: &Path) -> Result<()> {
     remove_with(path, 1, &())
 }
 
-/// As [`remove`], with several threads, progress and a way to stop.
+/// As [`remove`], with several threads, progress and a way to stop. 0 threads: as many as suit.
 pub fn remove_with(path: &Path, threads: usize, progress: &dyn Progress) -> Result<()> {
     let Some(name) = file_name(path) else {
         return Err(Error::io(Operation::Remove, path, Errno::INVAL));

@@ -88,7 +88,7 @@ impl<'a> Hasher<'a> {
     }
 }
 
-/// Adds the hashes that the manifest of `tree` does not have yet.
+/// Adds the hashes that the manifest of `tree` does not have yet. 0 threads: as many as suit.
 ///
 /// An entry that is not what was copied any more (another inode or change time) gets no hash and is
 /// named in the answer; the tree is sealed when the answer is empty.

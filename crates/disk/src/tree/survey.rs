@@ -92,7 +92,7 @@ impl Walk<'_> {
     }
 }
 
-/// The manifest of `tree` as if it were a copy of itself.
+/// The manifest of `tree` as if it were a copy of itself. 0 threads: as many as suit.
 ///
 /// Since in a snapshot inodes and change times are those of the source, it also says what the source was.
 /// `started` is set so that nothing counts as unchanged in an [`super::update`]; whoever knows when the

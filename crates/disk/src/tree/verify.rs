@@ -25,6 +25,7 @@ pub enum Depth {
 
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
+    /// 0: as many as suit the machine.
     pub threads: usize,
     /// Not more mismatches than this are reported.
     pub limit: usize,
@@ -32,8 +33,7 @@ pub struct VerifyOptions {
 
 impl Default for VerifyOptions {
     fn default() -> VerifyOptions {
-        let threads = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
-        VerifyOptions { threads, limit: 100 }
+        VerifyOptions { threads: 0, limit: 100 }
     }
 }
 
