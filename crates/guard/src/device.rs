@@ -78,7 +78,7 @@ impl Device {
         let journal = Journal::<JournalEntry>::read(&layout.journal());
         let (journal, metadata) = match journal {
             Ok(journal) => (journal, metadata),
-            Err(error @ disk::Error::JournalDamaged { .. }) => {
+            Err(error @ (disk::Error::JournalDamaged { .. } | disk::Error::TooLarge { .. })) => {
                 (vec![], Metadata::Damaged { file: ".journal".to_owned(), why: error.to_string() })
             }
             Err(error) => return Err(error).during(Doing::Records),

@@ -83,8 +83,9 @@ impl<'a> Executor<'a> {
             Err(error) => return Err(error).during(Doing::Records),
         };
         // What a write left that was cut off: under the lock, nobody else is writing here.
-        for dir in [&layout.backups, &layout.records(), &layout.data] {
-            if exists(dir)
+        let (beside_data, _) = layout.incoming_names();
+        for dir in [&layout.backups, &layout.records(), &layout.staging(), &layout.data, &beside_data] {
+            if dir.is_dir()
                 && let Err(error) = sweep_temporaries(dir)
             {
                 witness.note(&crate::error_chain(&error));
@@ -216,9 +217,10 @@ impl<'a> Executor<'a> {
             Effect::FinishPreRun { ready, .. } => self.finish_pre_run(*ready),
             Effect::Begin(operation) => self.begin(operation),
             Effect::End => {
+                // While the journal still says that there is something to tidy.
                 self.sweep_moves()?;
-                self.journal.clear().during(Doing::Records)?;
-                copy_file::sweep_manifests(&layout.records()).during(Doing::Records)
+                copy_file::sweep_manifests(&layout.records()).during(Doing::Records)?;
+                self.journal.clear().during(Doing::Records)
             }
             Effect::Build { from: Place::Data, to } => self.build_backup(to),
             Effect::Build { from, to } => self.build_incoming(from, to),
@@ -308,7 +310,8 @@ impl<'a> Executor<'a> {
         let layout = &self.device.layout;
         // As it is now: an earlier step of the same plan may have given the copy another place.
         let records = copy_file::load_all(&layout.records()).during(Doing::Restore)?;
-        let number = records.files.iter().find(|file| file.record.place == *from).map_or(0, |file| file.record.number);
+        let number =
+            records.files.iter().find(|file| file.record.place == *from).map_or(0, |file| file.record.number);
         let (from, to) = (layout.path(from), layout.path(to));
         let parent = to.parent().unwrap_or(Path::new("/")).to_owned();
         tree::remove(&to).during(Doing::Restore)?;

@@ -137,6 +137,29 @@ impl Settings {
         Ok(())
     }
 
+    /// What can't be right once links are followed. A data directory that is itself a link could not be exchanged with
+    /// a copy: only the link would change its place.
+    fn refuse_links(&self) -> Result<()> {
+        let (data, backups) = (&self.data_dir, &self.backups_dir);
+        let refuse = |what: String, hint: String| Err(Error::Refused { what, hint });
+        if std::fs::symlink_metadata(data).is_ok_and(|found| found.is_symlink()) {
+            let target = std::fs::canonicalize(data).unwrap_or_else(|_| "the directory it leads to".into());
+            return refuse(
+                format!("{} is a symbolic link", data.display()),
+                format!("give {} as data-dir, or mount it there", target.display()),
+            );
+        }
+        if let (Ok(data), Ok(backups)) = (std::fs::canonicalize(data), std::fs::canonicalize(backups))
+            && (data.starts_with(&backups) || backups.starts_with(&data))
+        {
+            return refuse(
+                format!("{} and {} are inside each other", data.display(), backups.display()),
+                "keep the backups outside the data, or a backup would hold all older ones".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
     pub fn policy(&self) -> Policy {
         Policy {
             max_skew: self.max_skew,
@@ -177,6 +200,7 @@ impl Settings {
     /// Everything that must be known before anything is looked at.
     pub fn device(&self) -> Result<Device> {
         self.validate()?;
+        self.refuse_links()?;
         let migration = match (&self.migration.directory, self.migration.command.is_empty()) {
             (Some(directory), _) => MigrationPrograms::Directory(directory.clone()),
             (None, false) => {

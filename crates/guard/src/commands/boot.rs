@@ -28,13 +28,15 @@ pub fn run(device: &Device, command: &[OsString], witness: &dyn Witness) -> Resu
     let run_lock = {
         let mut executor = Executor::open_patiently(device, witness)?;
         let seq = may_run(device, &executor)?;
+        // First: data on which a workload runs already must not change hands.
+        let run_lock = hold_run_lock(device)?;
         executor.set_seq(seq);
         let health = executor.health_mut();
         health.boots.started(seq);
         write_health(device, health)?;
         own_data(device, seq)?;
         executor.log("run", None, "the workload starts on data that fits it", "started");
-        hold_run_lock(device)?
+        run_lock
     };
     let Some((program, args)) = command.split_first() else { return Ok(()) };
     // The lock is held by whatever the workload is, until its last process ends.

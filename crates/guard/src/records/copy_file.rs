@@ -96,6 +96,7 @@ pub fn sweep_manifests(dir: &Path) -> Result<(), disk::Error> {
             || records.unreadable.iter().any(|(unreadable, _)| *unreadable == path(dir, number))
     };
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
+    let mut removed = false;
     for entry in entries.flatten() {
         let file = entry.path();
         let number = file.file_stem().and_then(|stem| stem.to_str()?.parse::<Seq>().ok());
@@ -103,9 +104,10 @@ pub fn sweep_manifests(dir: &Path) -> Result<(), disk::Error> {
             && number.is_some_and(|n| !claimed(n))
         {
             remove_file(&file)?;
+            removed = true;
         }
     }
-    Ok(())
+    if removed { sync_dir(dir) } else { Ok(()) }
 }
 
 pub fn remove_file(path: &Path) -> Result<(), disk::Error> {
