@@ -32,7 +32,7 @@ pub struct Device {
     pub program: Version,
     pub policy: Policy,
     pub migration: Migration,
-    /// Threads that copy; 1 does everything in one fixed order.
+    /// Threads that copy: 0 as many as suit, 1 everything in one fixed order.
     pub threads: usize,
 }
 

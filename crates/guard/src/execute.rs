@@ -180,6 +180,7 @@ impl<'a> Executor<'a> {
     pub fn carry_out(&mut self, steps: &[PlannedStep]) -> Result<()> {
         for planned in steps {
             self.witness.step_begins(planned);
+            self.finish_swap(&planned.step)?;
             let result = effects(&planned.step).iter().try_for_each(|effect| self.perform(effect));
             let outcome = match &result {
                 Ok(()) => "done".to_owned(),
@@ -286,7 +287,6 @@ impl<'a> Executor<'a> {
             }
         };
         let copied = copied.during(Doing::Backup)?;
-        sync_fs(&to).during(Doing::Backup)?;
         self.report(&copied);
         self.built = Some(copied);
         Ok(())
@@ -319,7 +319,6 @@ impl<'a> Executor<'a> {
         let expected =
             Manifest::load(&copy_file::manifest_path(&layout.records(), number)).during(Doing::Restore)?;
         let copied = tree::copy(&from, &to, &self.copy_options(), &self.watch()).during(Doing::Restore)?;
-        sync_fs(&to).during(Doing::Restore)?;
         if let Some(expected) = expected
             && let Some(got) = &copied.manifest
             && let Some(what) = first_difference(&expected, got)
@@ -330,8 +329,9 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
+    /// A copy is on disk when it returns: one `syncfs` for all of it.
     fn copy_options(&self) -> CopyOptions {
-        CopyOptions { threads: self.device.threads, ..CopyOptions::default() }
+        CopyOptions { threads: self.device.threads, sync: true, ..CopyOptions::default() }
     }
 
     pub(crate) fn watch(&self) -> Watch<'a> {
@@ -406,7 +406,6 @@ impl<'a> Executor<'a> {
             tree::remove(&staged).during(doing)?;
             self.check_room(doing, &source, &layout.staging())?;
             tree::copy(&source, &staged, &self.copy_options(), &self.watch()).during(doing)?;
-            sync_fs(&staged).during(doing)?;
             rename_durably(&staged, &target).during(doing)?;
         }
         match is_mounted_data {
@@ -470,15 +469,26 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
+    /// An exchange of contents is many renames. Once it was begun it counts as done, so the rest is done first.
+    fn finish_swap(&self, step: &Step) -> Result<()> {
+        match step {
+            Step::Recover { operation: Operation::Restore { incoming, .. }, finish: true }
+                if self.device.layout.data_is_mount =>
+            {
+                self.swap_contents(*incoming)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn swap_contents(&self, number: Seq) -> Result<()> {
         let layout = &self.device.layout;
         let (incoming, outgoing) = (layout.path(&Place::Incoming(number)), layout.outgoing(number));
         tree::swap_contents(&layout.data, &incoming, &outgoing).during(Doing::Restore)?;
-        // What is empty was only a vessel.
-        for vessel in [incoming, outgoing] {
-            if fs::read_dir(&vessel).is_ok_and(|mut entries| entries.next().is_none()) {
-                tree::remove(&vessel).during(Doing::Restore)?;
-            }
+        // All that was in it has moved; what is left is only the vessel.
+        tree::remove(&incoming).during(Doing::Restore)?;
+        if fs::read_dir(&outgoing).is_ok_and(|mut entries| entries.next().is_none()) {
+            tree::remove(&outgoing).during(Doing::Restore)?;
         }
         Ok(())
     }

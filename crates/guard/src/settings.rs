@@ -38,7 +38,7 @@ pub struct Settings {
     pub blocked_versions: Vec<Version>,
     pub assumed_version: Version,
     pub staged_over_unhealthy: StagedOverUnhealthy,
-    /// Threads that copy; 0 means one per core.
+    /// Threads that copy; 0: as many as suit what they wait for.
     pub copy_threads: usize,
     pub retention: Retention,
     pub migration: MigrationSettings,
@@ -215,15 +215,8 @@ impl Settings {
             program: self.read_program_version()?,
             policy: self.policy(),
             migration: Migration { what: migration, timeout: self.migration.timeout.map(Period::get) },
-            threads: self.threads(),
+            threads: self.copy_threads,
         })
-    }
-
-    fn threads(&self) -> usize {
-        match self.copy_threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            given => given,
-        }
     }
 
     fn read_boot_id(&self) -> Result<BootId> {
