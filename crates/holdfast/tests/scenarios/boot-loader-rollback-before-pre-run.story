@@ -8,7 +8,7 @@ green
 boot rhel-d2 4.15.0 beside rhel-d1
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect data etcd=one
 expect copy rhel-d1 etcd=one

@@ -7,7 +7,7 @@ run etcd=one -> 0
 green
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 green
@@ -23,9 +23,9 @@ expect backups health.json rhel-d1/
 expect copy rhel-d1 etcd=one
 guard backups restore rhel-d1 -> 0
     | branch   requested
-    | reason   an administrator asked for copy 3 of rhel-d1
+    | reason   an administrator asked for copy <n> of rhel-d1
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. backup             the data of rhel-d2 (boot 4) is good data: keep it before it is replaced
-    |   3. restore            an administrator asked for copy 3 of rhel-d1
+    |   2. backup             the data of rhel-d2 (boot <n>) is good data: keep it before it is replaced
+    |   3. restore            an administrator asked for copy <n> of rhel-d1
     | the workload may start
 expect data etcd=one

@@ -11,7 +11,7 @@ guard healthcheck -o json -> 0
 green
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 guard status -o json -> 0

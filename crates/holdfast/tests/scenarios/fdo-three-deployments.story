@@ -24,7 +24,7 @@ boot rhel-d2 4.14.0 beside rhel-d0
 expect version 4.14.0 rhel-d1
 expect health rhel-d1 unhealthy unhealthy
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 2), which was not healthy: start clean
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy: start clean
     | - move-aside as unhealthy__rhel-d1__2
 expect data none
 expect version none
@@ -46,7 +46,7 @@ red
 boot rhel-d3 4.14.0 beside rhel-d0
 expect version 4.14.0 rhel-d2
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d3 was staged over the data of rhel-d2 (boot 6), which was not healthy: start clean
+    | rhel-d3 was staged over the data of rhel-d2 (boot <n>), which was not healthy: start clean
     | - move-aside as unhealthy__rhel-d2__2
     | - discard unhealthy__rhel-d1: more data was moved aside than the limits allow
 expect data none

@@ -10,7 +10,7 @@ green
 boot rhel-d1 4.14.0
 sh mkdir "$BACKUPS/rhel-d1"; echo mine > "$BACKUPS/rhel-d1/file"
 pre-run -> 5 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
     | error: $BACKUPS/rhel-d1 is in the way: guard did not make it
     | hint: move $BACKUPS/rhel-d1 away, or let guard take it over: `holdfast guard backups adopt rhel-d1`
@@ -29,7 +29,7 @@ expect copy rhel-d1 file=mine
 # The document stops here: "manual intervention". The hint says how.
 sh mv "$BACKUPS/rhel-d1" "$SCRATCH/mine"
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1
 run etcd=two -> 0

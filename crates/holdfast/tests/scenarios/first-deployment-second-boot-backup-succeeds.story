@@ -10,7 +10,7 @@ expect backups health.json
 boot rhel-d1 4.14.0
 expect version 4.14.0 rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1
 run etcd=two -> 0
@@ -24,7 +24,7 @@ expect copy rhel-d1 etcd=one
 
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 2) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect copy rhel-d1 etcd=two
 expect copy .generations/rhel-d1/3 etcd=one

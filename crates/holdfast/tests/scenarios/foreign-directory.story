@@ -9,13 +9,13 @@ sh cp -a "$DATA" "$BACKUPS/rhel-d7"; echo seven > "$BACKUPS/rhel-d7/etcd"; echo 
 sh mkdir "$BACKUPS/unhealthy__rhel-d1" "$BACKUPS/notes"; echo mine > "$BACKUPS/unhealthy__rhel-d1/file"; echo mine > "$BACKUPS/notes/file"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 red
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 2), which was not healthy: start clean
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy: start clean
     | - move-aside as unhealthy__rhel-d1__2
 run etcd=three -> 0
 green
@@ -47,10 +47,10 @@ guard backups adopt rhel-d7 --healthy -> 0
     | 6   rhel-d7   4.14.0    yes       -
 guard backups restore rhel-d7 -> 0
     | branch   requested
-    | reason   an administrator asked for copy 6 of rhel-d7
+    | reason   an administrator asked for copy <n> of rhel-d7
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. backup             the data of rhel-d2 (boot 4) is good data: keep it before it is replaced
-    |   3. restore            an administrator asked for copy 6 of rhel-d7
+    |   2. backup             the data of rhel-d2 (boot <n>) is good data: keep it before it is replaced
+    |   3. restore            an administrator asked for copy <n> of rhel-d7
     | the workload may start
 expect data etcd=seven
 expect version 4.14.0 rhel-d7

@@ -9,7 +9,7 @@ green
 sh echo '{"deployments": [' > "$BACKUPS/health.json"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect said second copy is used
 run etcd=two -> 0
@@ -18,21 +18,21 @@ expect health rhel-d1 healthy healthy
 sh truncate -s 0 "$BACKUPS/health.json"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 2) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run -> 0
 green
 sh head -c 5000000 /dev/zero > "$BACKUPS/health.json"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 4) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=three -> 0
 green
 sh rm "$BACKUPS/health.json"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 6) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=four -> 0
 green
@@ -57,7 +57,7 @@ expect copy rhel-d1 etcd=three
 sh rm "$BACKUPS/health.json" "$BACKUPS/.health.json.second"
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0
-    | nobody has judged the data of rhel-d1 (boot 8): keep a copy and go on
+    | nobody has judged the data of rhel-d1 (boot <n>): keep a copy and go on
     | - backup as rhel-d1
 expect data etcd=four
 expect copy rhel-d1 etcd=four

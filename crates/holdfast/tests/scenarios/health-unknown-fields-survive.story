@@ -9,7 +9,7 @@ sh sed -i '0,/"id": "rhel-d1",/s//"id": "rhel-d1", "colour": "blue",/; 0,/{/s//{
 sh sed -i '0,/{/s//{ "shape": {"round": true},/' "$DATA/version.json"
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run -> 0
 green

@@ -29,5 +29,5 @@ expect data etcd=one
 expect health rhel-d1 healthy healthy
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1

@@ -9,9 +9,9 @@ green
 boot rhel-d2 4.15.0 beside rhel-d1
 set migration.command ["/bin/sh","-c","echo half > $0/etcd; kill -9 $PPID; sleep 1"]
 pre-run -> killed
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 expect version 4.14.0 rhel-d2 migrating
 expect data etcd=half
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1
@@ -22,7 +22,7 @@ run -> 4
 boot rhel-d1 4.14.0 beside rhel-d2
 unset migration.command
 pre-run -> 0
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2: the migration from 4.14.0 to 4.15.0 was interrupted: return to the backup it started from
 expect data etcd=one
 expect version 4.14.0 rhel-d1

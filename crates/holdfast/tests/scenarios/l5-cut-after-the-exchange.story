@@ -7,9 +7,9 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 run etcd=two -> 0
 red
 boot rhel-d1 4.14.0 beside rhel-d2
@@ -17,7 +17,7 @@ cut renameat2 incoming-: pre-run
 expect data etcd=one
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - recover: it was interrupted after its point of no return: finish it
 expect data etcd=one
 expect version 4.14.0 rhel-d1

@@ -11,7 +11,7 @@ guard mark-deploy-as-healthy rhel-d9 --reason "never was here" -> 3
     | error: rhel-d9 has never run the workload here
     | hint: `holdfast guard status` lists the deployments on record
 guard mark-deploy-as-healthy --reason "the app was at fault" -> 0
-    | rhel-d1 is marked healthy (boot 1)
+    | rhel-d1 is marked healthy (boot <n>)
 expect health rhel-d1 healthy healthy
 guard history --limit 1 -> 0
     | WHEN                  BOOT   DEPLOYMENT   STEP                     OUTCOME   REASON
@@ -20,7 +20,7 @@ expect said the app was at fault
 
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1
 expect data etcd=one

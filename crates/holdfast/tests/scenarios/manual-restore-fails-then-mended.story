@@ -8,7 +8,7 @@ run etcd=one -> 0
 green
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=broken -> 0
 red
@@ -18,10 +18,10 @@ expect backups health.json next-boot.json rhel-d1/
 boot rhel-d1 4.14.0
 sh mv "$BACKUPS/rhel-d1/etcd" "$SCRATCH/lost"
 pre-run -> 6 requested
-    | an administrator asked for copy 3 of rhel-d1
+    | an administrator asked for copy <n> of rhel-d1
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d1
     | - clear-request: the restore that was asked for is done
-    | error: copy 3 is not what it was when it was made: 3 entries instead of 4
+    | error: copy <n> is not what it was when it was made: 3 entries instead of 4
     | hint: `holdfast guard backups verify 3` says what is wrong, `holdfast guard backups list` shows what else there is
 run -> 4
     | error: pre-run has not prepared this boot
@@ -35,7 +35,7 @@ expect backups health.json next-boot.json rhel-d1/
 sh mv "$SCRATCH/lost" "$BACKUPS/rhel-d1/etcd"
 boot rhel-d1 4.14.0
 pre-run -> 0 requested
-    | an administrator asked for copy 3 of rhel-d1
+    | an administrator asked for copy <n> of rhel-d1
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d1
     | - clear-request: the restore that was asked for is done
 expect data etcd=one

@@ -8,7 +8,7 @@ run etcd=one -> 0
 green
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=broken -> 0
 red
@@ -16,9 +16,9 @@ expect health rhel-d1 unhealthy unhealthy
 
 guard backups restore -> 0
     | branch   requested
-    | reason   an administrator asked for copy 3 of rhel-d1
+    | reason   an administrator asked for copy <n> of rhel-d1
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. restore            an administrator asked for copy 3 of rhel-d1
+    |   2. restore            an administrator asked for copy <n> of rhel-d1
     | the workload may start
 expect data etcd=one
 expect version 4.14.0 rhel-d1
@@ -27,7 +27,7 @@ expect copy unhealthy__rhel-d1 etcd=broken
 
 boot rhel-d1 4.14.0
 pre-run -> 0
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
 expect data etcd=one
 run etcd=two -> 0
 green

@@ -8,9 +8,9 @@ green
 set migration.command ["/bin/sh","-c","echo half > $0/etcd; exit 1"]
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 7 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
     | error: the migration from 4.14.0 to 4.15.0 failed: /bin/sh -c echo half > $0/etcd; exit 1 $DATA 4.14.0 4.15.0 exit code 1:
     | hint: the next boot returns to the base backup by itself and tries again; `holdfast guard history` shows what the migration printed
 expect version 4.14.0 rhel-d2 failed
@@ -20,15 +20,15 @@ run -> 4
 red
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 7
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2: the migration from 4.14.0 to 4.15.0 failed: return to the backup it started from
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
     | error: the migration from 4.14.0 to 4.15.0 failed: /bin/sh -c echo half > $0/etcd; exit 1 $DATA 4.14.0 4.15.0 exit code 1:
     | hint: the next boot returns to the base backup by itself and tries again; `holdfast guard history` shows what the migration printed
 red
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2__2: the migration from 4.14.0 to 4.15.0 failed: return to the backup it started from
 expect data etcd=one
 expect version 4.14.0 rhel-d1

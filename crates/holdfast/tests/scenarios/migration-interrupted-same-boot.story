@@ -8,13 +8,13 @@ green
 boot rhel-d2 4.15.0 beside rhel-d1
 set migration.command ["/bin/sh","-c","echo half > $0/etcd; kill -9 $PPID; sleep 1"]
 pre-run -> killed
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 set migration.command ["/bin/sh","-c","cp $0/etcd $0/seen; echo new > $0/etcd"]
 pre-run -> 0
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2: the migration from 4.14.0 to 4.15.0 was interrupted: return to the backup it started from
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 expect data etcd=new seen=one
 expect version 4.15.0 rhel-d2

@@ -8,7 +8,7 @@ run etcd=one -> 0
 red
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 4 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 1), which was not healthy
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy
     | error: rhel-d2 was staged over rhel-d1, which was not healthy
     | hint: if the data of rhel-d1 is good, `holdfast guard mark-deploy-as-healthy rhel-d1 --reason TEXT`; `holdfast guard backups restore N` brings back a copy; or move the data directory away to start clean
 expect data etcd=one
@@ -17,9 +17,9 @@ run -> 4
     | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
 expect backups health.json
 guard mark-deploy-as-healthy rhel-d1 --reason "was fine" -> 0
-    | rhel-d1 is marked healthy (boot 1)
+    | rhel-d1 is marked healthy (boot <n>)
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect data etcd=one
 expect copy rhel-d1 etcd=one

@@ -8,9 +8,9 @@ run etcd=one -> 0
 red
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 1), which was not healthy: kept, as configured
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy: kept, as configured
     | - backup as rhel-d1: a migration starts from a backup
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 expect data etcd=one
 expect version 4.15.0 rhel-d2
 expect backups health.json rhel-d1/

@@ -11,7 +11,7 @@ expect backups health.json
 expect data etcd=one
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - recover: it was interrupted before it had changed anything: undo it
     | - backup as rhel-d1
 expect backups health.json rhel-d1/

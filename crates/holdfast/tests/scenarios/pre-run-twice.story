@@ -9,9 +9,9 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 expect version 4.15.0 rhel-d2
 pre-run -> 0 already-prepared
     | this boot was prepared before; what follows is checked again

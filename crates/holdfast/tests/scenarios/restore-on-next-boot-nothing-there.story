@@ -17,7 +17,7 @@ run -> 4
     | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
 guard backups restore --cancel -> 0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect copy rhel-d1 etcd=one
 run -> 0

@@ -7,7 +7,7 @@ run etcd=one -> 0
 green
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 green
@@ -24,7 +24,7 @@ guard backups restore --cancel -> 0
 expect backups health.json rhel-d1/
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 2) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=three -> 0
 green
@@ -33,8 +33,8 @@ green
 guard backups restore --next-boot 3 -> 0
 boot rhel-d1 4.14.0
 pre-run -> 0 requested
-    | an administrator asked for copy 3 of rhel-d1
-    | - backup as rhel-d1: the data of rhel-d1 (boot 4) is good data: keep it before it is replaced
+    | an administrator asked for copy <n> of rhel-d1
+    | - backup as rhel-d1: the data of rhel-d1 (boot <n>) is good data: keep it before it is replaced
     | - restore from .generations/rhel-d1/3 after moving the data to replaced__rhel-d1
     | - clear-request: the restore that was asked for is done
 expect data etcd=one
@@ -44,6 +44,6 @@ run etcd=four -> 0
 green
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 6) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect data etcd=four

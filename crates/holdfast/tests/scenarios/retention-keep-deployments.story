@@ -7,13 +7,13 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 green
 boot rhel-d3 4.14.0 beside rhel-d2
 pre-run -> 0 owner-healthy
-    | the data of rhel-d2 (boot 2) was healthy: back it up
+    | the data of rhel-d2 (boot <n>) was healthy: back it up
     | - backup as rhel-d2
 run etcd=three -> 0
 red
@@ -23,7 +23,7 @@ green
 expect backups health.json rhel-d1/ rhel-d2/
 boot rhel-d3 4.14.0 beside rhel-d2
 pre-run -> 0 owner-healthy
-    | the data of rhel-d3 (boot 4) was healthy: back it up
+    | the data of rhel-d3 (boot <n>) was healthy: back it up
     | - backup as rhel-d3
 expect backups health.json rhel-d1/ rhel-d2/ rhel-d3/
 run etcd=four -> 0

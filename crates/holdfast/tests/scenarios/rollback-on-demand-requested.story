@@ -7,7 +7,7 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 green
@@ -29,8 +29,8 @@ expect said restores booted
 
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 requested
-    | an administrator asked for copy 3 of rhel-d1
-    | - backup as rhel-d2: the data of rhel-d2 (boot 2) is good data: keep it before it is replaced
+    | an administrator asked for copy <n> of rhel-d1
+    | - backup as rhel-d2: the data of rhel-d2 (boot <n>) is good data: keep it before it is replaced
     | - restore from rhel-d1 after moving the data to replaced__rhel-d2
     | - clear-request: the restore that was asked for is done
 expect data etcd=one

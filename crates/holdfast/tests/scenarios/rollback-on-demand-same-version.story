@@ -7,13 +7,13 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 green
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 owner-healthy
-    | the data of rhel-d2 (boot 2) was healthy: back it up
+    | the data of rhel-d2 (boot <n>) was healthy: back it up
     | - backup as rhel-d2
 expect data etcd=two
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1

@@ -8,9 +8,9 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 expect version 4.15.0 rhel-d2
 run etcd=two -> 0
 green
@@ -18,8 +18,8 @@ expect backups health.json rhel-d1/
 
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 rollback-on-demand
-    | rhel-d1 was healthy with older data than the data of rhel-d2 (boot 2): a rollback on demand, so its own data comes back
-    | - backup as rhel-d2: the data of rhel-d2 (boot 2) was healthy: back it up
+    | rhel-d1 was healthy with older data than the data of rhel-d2 (boot <n>): a rollback on demand, so its own data comes back
+    | - backup as rhel-d2: the data of rhel-d2 (boot <n>) was healthy: back it up
     | - restore from rhel-d1 after moving the data to replaced__rhel-d2
 expect version 4.14.0 rhel-d1
 expect data etcd=one

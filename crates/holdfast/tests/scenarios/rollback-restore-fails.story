@@ -9,7 +9,7 @@ green
 
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 red
@@ -19,9 +19,9 @@ expect backups health.json rhel-d1/
 boot rhel-d1 4.14.0 beside rhel-d2
 sh mv "$BACKUPS/rhel-d1/etcd" "$SCRATCH/lost"
 pre-run -> 6 rolled-back-to-healthy
-    | the data of rhel-d2 (boot 2) was not healthy, rhel-d1 was: its own data comes back
+    | the data of rhel-d2 (boot <n>) was not healthy, rhel-d1 was: its own data comes back
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2
-    | error: copy 3 is not what it was when it was made: 3 entries instead of 4
+    | error: copy <n> is not what it was when it was made: 3 entries instead of 4
     | hint: `holdfast guard backups verify 3` says what is wrong, `holdfast guard backups list` shows what else there is
 run etcd=three -> 4
     | error: pre-run has not prepared this boot
@@ -38,7 +38,7 @@ guard backups verify rhel-d1 -> 8
 sh mv "$SCRATCH/lost" "$BACKUPS/rhel-d1/etcd"
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 rolled-back-to-healthy
-    | the data of rhel-d2 (boot 2) was not healthy, rhel-d1 was: its own data comes back
+    | the data of rhel-d2 (boot <n>) was not healthy, rhel-d1 was: its own data comes back
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2
 expect version 4.14.0 rhel-d1
 expect data etcd=one

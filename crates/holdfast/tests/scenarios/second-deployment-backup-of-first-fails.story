@@ -11,9 +11,9 @@ green
 
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 5 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | error: not enough room: 320632 bytes and 5 files are to be written below $BACKUPS/.staging, 184320 bytes are free
+    | error: not enough room: <n> bytes and 5 files are to be written below $BACKUPS/.staging, <n> bytes are free
     | hint: free some space on the file system of $BACKUPS/.staging: `holdfast guard backups list` shows what guard keeps there, `holdfast guard backups prune` removes what is no longer needed
 run etcd=two -> 4
     | error: pre-run has not prepared this boot
@@ -25,16 +25,16 @@ expect backups health.json
 
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 5 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | error: not enough room: 320632 bytes and 5 files are to be written below $BACKUPS/.staging, 184320 bytes are free
+    | error: not enough room: <n> bytes and 5 files are to be written below $BACKUPS/.staging, <n> bytes are free
     | hint: free some space on the file system of $BACKUPS/.staging: `holdfast guard backups list` shows what guard keeps there, `holdfast guard backups prune` removes what is no longer needed
 red
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 5 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | error: not enough room: 320632 bytes and 5 files are to be written below $BACKUPS/.staging, 184320 bytes are free
+    | error: not enough room: <n> bytes and 5 files are to be written below $BACKUPS/.staging, <n> bytes are free
     | hint: free some space on the file system of $BACKUPS/.staging: `holdfast guard backups list` shows what guard keeps there, `holdfast guard backups prune` removes what is no longer needed
 red
 expect version 4.14.0 rhel-d1
@@ -45,9 +45,9 @@ expect backups health.json
 # The rollback finds its own data untouched, tries to back it up, and fails as well.
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 5 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | error: not enough room: 320632 bytes and 5 files are to be written below $BACKUPS/.staging, 184320 bytes are free
+    | error: not enough room: <n> bytes and 5 files are to be written below $BACKUPS/.staging, <n> bytes are free
     | hint: free some space on the file system of $BACKUPS/.staging: `holdfast guard backups list` shows what guard keeps there, `holdfast guard backups prune` removes what is no longer needed
 expect version 4.14.0 rhel-d1
 expect data ballast=(300000-bytes) etcd=one
@@ -57,7 +57,7 @@ red
 sh mount -o remount,size=4m "$BACKUPS"
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect copy rhel-d1 ballast=(300000-bytes) etcd=one of 4.14.0 rhel-d1
 run etcd=more -> 0

@@ -7,22 +7,22 @@ run etcd=one -> 0
 green
 boot rhel-abc.10 4.14.0 beside rhel-abc.1
 pre-run -> 0 owner-healthy
-    | the data of rhel-abc.1 (boot 1) was healthy: back it up
+    | the data of rhel-abc.1 (boot <n>) was healthy: back it up
     | - backup as rhel-abc.1
 run etcd=ten -> 0
 green
 boot rhel-abc.10 4.14.0 beside rhel-abc.1
 pre-run -> 0 owner-healthy
-    | the data of rhel-abc.10 (boot 2) was healthy: back it up
+    | the data of rhel-abc.10 (boot <n>) was healthy: back it up
     | - backup as rhel-abc.10
 expect backups health.json rhel-abc.1/ rhel-abc.10/
 expect copy rhel-abc.1 etcd=one of 4.14.0 rhel-abc.1
 expect copy rhel-abc.10 etcd=ten of 4.14.0 rhel-abc.10
 guard backups restore rhel-abc.1 -> 0
     | branch   requested
-    | reason   an administrator asked for copy 3 of rhel-abc.1
+    | reason   an administrator asked for copy <n> of rhel-abc.1
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. restore            an administrator asked for copy 3 of rhel-abc.1
+    |   2. restore            an administrator asked for copy <n> of rhel-abc.1
     | the workload may start
 expect data etcd=one
 guard backups restore rhel-abc. -> 3

@@ -10,7 +10,7 @@ run -> 4
     | error: pre-run has not prepared this boot
     | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect copy rhel-d1 etcd=one
 run etcd=two -> 0
@@ -19,6 +19,6 @@ red
 expect health rhel-d2 unhealthy unhealthy; rhel-d1 healthy healthy
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 rolled-back-to-healthy
-    | the data of rhel-d2 (boot 2) was not healthy, rhel-d1 was: its own data comes back
+    | the data of rhel-d2 (boot <n>) was not healthy, rhel-d1 was: its own data comes back
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2
 expect data etcd=one

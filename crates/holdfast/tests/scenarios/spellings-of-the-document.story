@@ -19,7 +19,7 @@ holdfast healthcheck --timeout 20s -> 0
 holdfast admin persist-system-health --unhealthy -> 0
 expect health rhel-d1 healthy unhealthy
 holdfast admin mark-deploy-as-healthy --reason "looked at it" -> 0
-    | rhel-d1 is marked healthy (boot 1)
+    | rhel-d1 is marked healthy (boot <n>)
 expect health rhel-d1 healthy healthy
 holdfast persist-system-health --healthy -> 0
 expect version 4.14.0 rhel-d1

@@ -179,7 +179,7 @@ impl Teller {
             if branch.is_some_and(|branch| done["branch"] != branch) {
                 return Err(format!("expected {branch:?}, took {}: {}", done["branch"], done["reason"]));
             }
-            recorded.extend(describe(&done));
+            recorded.extend(describe(&done).iter().map(|line| steady(line)));
         }
         recorded.extend(self.complaints(&real));
         if code == Code::Exit(0) {
@@ -187,6 +187,12 @@ impl Teller {
                 document(&self.device.run(Facts::Flags, &words("guard pre-run --dry-run -o json")).stdout)?;
             if again["branch"] != "already-prepared" || again["steps"] != Value::Array(vec![]) {
                 return Err(format!("prepared, and still something to do: {again}"));
+            }
+            let backups = self.device.backups();
+            let [first, second] =
+                ["health.json", ".health.json.second"].map(|name| fs::read(backups.join(name)).ok());
+            if first != second {
+                return Err("health.json and its second copy differ".to_owned());
             }
         }
         Ok(recorded)
@@ -196,7 +202,7 @@ impl Teller {
         let forms = ["error: ", "cause: ", "hint: "];
         let said = self.device.by_name(&ended.stderr);
         let lines = said.lines().filter(|line| forms.iter().any(|form| line.starts_with(form)));
-        lines.map(timeless).collect()
+        lines.map(steady).collect()
     }
 
     fn run(&mut self, writes: &[String], code: Code) -> Told<Vec<String>> {
@@ -252,7 +258,7 @@ impl Teller {
         if args.windows(2).any(|pair| pair[0] == "-o" && pair[1] == "json") && !ended.stdout.is_empty() {
             recorded.push(document(&ended.stdout)?["kind"].as_str().unwrap_or_default().to_owned());
         } else {
-            recorded.extend(self.device.by_name(&ended.stdout).lines().map(timeless));
+            recorded.extend(self.device.by_name(&ended.stdout).lines().map(steady));
         }
         recorded.extend(self.complaints(&ended));
         Ok(recorded)
@@ -352,16 +358,28 @@ fn place(value: &Value) -> Option<String> {
     })
 }
 
-/// A line without its moments: `2023-07-01 00:00:00` is `<time>`.
-fn timeless(line: &str) -> String {
-    const SHAPE: &str = "0000-00-00 00:00:00";
+/// A line without what differs from run to run and from disk to disk: moments, sizes, and the numbers that copies and
+/// boots happen to have.
+fn steady(line: &str) -> String {
+    const MOMENT: &str = "0000-00-00 00:00:00";
     let mut out = String::new();
     let mut rest = line;
     while let Some(next) = rest.chars().next() {
-        let head = rest.get(..SHAPE.len()).unwrap_or_default();
+        let head = rest.get(..MOMENT.len()).unwrap_or_default();
         let shape: String = head.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-        let skip = if shape == SHAPE { SHAPE.len() } else { next.len_utf8() };
-        out.push_str(if shape == SHAPE { "<time>" } else { &rest[..skip] });
+        let after_digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let (said, skip) = if shape == MOMENT {
+            ("<time>", MOMENT.len())
+        } else if after_digits.len() < rest.len() {
+            let digits = rest.len() - after_digits.len();
+            let is_serial = ["copy ", "backup ", "boot "].iter().any(|word| out.ends_with(word));
+            let is_size = after_digits.starts_with(" bytes");
+            let said = if is_size || is_serial { "<n>" } else { &rest[..digits] };
+            (said, digits)
+        } else {
+            (&rest[..next.len_utf8()], next.len_utf8())
+        };
+        out.push_str(said);
         rest = &rest[skip..];
     }
     out.trim_end().to_owned()

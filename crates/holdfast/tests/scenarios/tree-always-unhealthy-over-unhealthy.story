@@ -8,7 +8,7 @@ run etcd=one -> 0
 red
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 1), which was not healthy: kept, as configured
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy: kept, as configured
 expect data etcd=one
 run etcd=two -> 0
 red

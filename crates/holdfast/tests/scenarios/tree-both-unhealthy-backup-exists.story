@@ -8,19 +8,19 @@ run etcd=one -> 0
 green
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 red
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 2), which was not healthy: start clean
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy: start clean
     | - move-aside as unhealthy__rhel-d1
 run etcd=three -> 0
 red
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 rolled-back-to-unhealthy
-    | neither the data of rhel-d2 (boot 4) nor rhel-d1 was healthy last: back to the last good data of rhel-d1
+    | neither the data of rhel-d2 (boot <n>) nor rhel-d1 was healthy last: back to the last good data of rhel-d1
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2
 expect data etcd=one
 expect version 4.14.0 rhel-d1

@@ -7,13 +7,13 @@ run etcd=one -> 0
 red
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 1), which was not healthy: start clean
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy: start clean
     | - move-aside as unhealthy__rhel-d1
 run etcd=two -> 0
 red
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 rolled-back-to-unhealthy
-    | neither the data of rhel-d2 (boot 2) nor rhel-d1 was ever healthy: start clean
+    | neither the data of rhel-d2 (boot <n>) nor rhel-d1 was ever healthy: start clean
     | - move-aside as unhealthy__rhel-d2
 expect data none
 expect version none

@@ -8,14 +8,14 @@ run etcd=one -> 0
 green
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 red
 set staged-over-unhealthy block
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 4 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 2), which was not healthy
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy
     | error: rhel-d2 was staged over rhel-d1, which was not healthy
     | hint: if the data of rhel-d1 is good, `holdfast guard mark-deploy-as-healthy rhel-d1 --reason TEXT`; `holdfast guard backups restore N` brings back a copy; or move the data directory away to start clean
 red
@@ -33,9 +33,9 @@ run etcd=three -> 0
 green
 guard backups restore last_healthy__rhel-d1 -> 0
     | branch   requested
-    | reason   an administrator asked for copy 3 of rhel-d1
+    | reason   an administrator asked for copy <n> of rhel-d1
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. backup             the data of rhel-d1 (boot 5) is good data: keep it before it is replaced
-    |   3. restore            an administrator asked for copy 3 of rhel-d1
+    |   2. backup             the data of rhel-d1 (boot <n>) is good data: keep it before it is replaced
+    |   3. restore            an administrator asked for copy <n> of rhel-d1
     | the workload may start
 expect data etcd=one

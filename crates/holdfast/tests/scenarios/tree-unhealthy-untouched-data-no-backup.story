@@ -8,7 +8,7 @@ red
 set staged-over-unhealthy block
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 4 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 1), which was not healthy
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy
     | error: rhel-d2 was staged over rhel-d1, which was not healthy
     | hint: if the data of rhel-d1 is good, `holdfast guard mark-deploy-as-healthy rhel-d1 --reason TEXT`; `holdfast guard backups restore N` brings back a copy; or move the data directory away to start clean
 red

@@ -6,7 +6,7 @@ pre-run -> 0 first-boot
 run etcd=one -> 0
 boot rhel-d2 4.14.0 beside rhel-d1
 pre-run -> 0 staged-over-unhealthy
-    | rhel-d2 was staged over the data of rhel-d1 (boot 1), which was not healthy: start clean
+    | rhel-d2 was staged over the data of rhel-d1 (boot <n>), which was not healthy: start clean
     | - move-aside as unhealthy__rhel-d1
 expect data none
 expect backups health.json unhealthy__rhel-d1/

@@ -7,34 +7,34 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 run etcd=two -> 0
 green
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d2 (boot 2) was healthy: back it up
+    | the data of rhel-d2 (boot <n>) was healthy: back it up
     | - backup as rhel-d2
 guard backups restore rhel-d1 -> 0
     | branch   requested
-    | reason   an administrator asked for copy 3 of rhel-d1
+    | reason   an administrator asked for copy <n> of rhel-d1
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. restore            an administrator asked for copy 3 of rhel-d1
+    |   2. restore            an administrator asked for copy <n> of rhel-d1
     | the workload may start
 expect data etcd=one
 guard backups restore rhel-d2 -> 0
     | branch   requested
-    | reason   an administrator asked for copy 5 of rhel-d2
+    | reason   an administrator asked for copy <n> of rhel-d2
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. restore            an administrator asked for copy 5 of rhel-d2
+    |   2. restore            an administrator asked for copy <n> of rhel-d2
     | the workload may start
 expect data etcd=two
 guard backups restore rhel-d1 -> 0
     | branch   requested
-    | reason   an administrator asked for copy 3 of rhel-d1
+    | reason   an administrator asked for copy <n> of rhel-d1
     |   1. record-boot        every boot is recorded before anything else happens
-    |   2. restore            an administrator asked for copy 3 of rhel-d1
+    |   2. restore            an administrator asked for copy <n> of rhel-d1
     | the workload may start
 expect data etcd=one
 expect version 4.14.0 rhel-d1
@@ -47,7 +47,7 @@ guard backups list -> 0
     | 8   replaced__rhel-d2__2   4.15.0    yes       2      <time>
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
 expect data etcd=one
 run -> 0
 green

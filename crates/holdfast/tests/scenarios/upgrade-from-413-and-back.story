@@ -10,7 +10,7 @@ pre-run -> 0 no-record-assumed
     | - assume
     | - backup as 4.13: keep it before anything touches it
     | - backup as 4.13: a migration starts from a backup
-    | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup 3
+    | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup <n>
 expect version 4.14.0 rhel-d1
 expect data etcd=migrated
 expect backups health.json 4.13/
@@ -38,7 +38,7 @@ pre-run -> 0 owner-unjudged
     | nobody has judged the data of 4.13: keep a copy and go on
     | - backup as 4.13
     | - backup as 4.13: a migration starts from a backup
-    | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup 8
+    | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup <n>
 expect version 4.14.0 rhel-d2
 expect data etcd=migrated
 expect copy 4.13 etcd=old of 4.13 4.13

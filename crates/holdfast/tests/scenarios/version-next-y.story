@@ -8,9 +8,9 @@ green
 boot rhel-d2 4.15.2 beside rhel-d1
 set migration.command ["/bin/sh","-c","test $0 = $HOLDFAST_DATA_DIR; echo $1-$2-$HOLDFAST_FROM_VERSION-$HOLDFAST_TO_VERSION > $0/migrated"]
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
-    | - migrate: the data is of 4.14.0, the program is 4.15.2: migrate, starting from backup 3
+    | - migrate: the data is of 4.14.0, the program is 4.15.2: migrate, starting from backup <n>
 expect data etcd=one migrated=4.14.0-4.15.2-4.14.0-4.15.2
 expect version 4.15.2 rhel-d2
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1

@@ -8,7 +8,7 @@ green
 sh echo '{"microshift": "4.1' > "$DATA/version.json"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect said second copy is used
 run -> 0
@@ -18,14 +18,14 @@ green
 sh truncate -s 0 "$DATA/version.json"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 2) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=two -> 0
 green
 sh head -c 100000 /dev/zero > "$DATA/version.json"
 boot rhel-d1 4.14.0
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 4) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 run etcd=three -> 0
 green

@@ -8,7 +8,7 @@ run etcd=one -> 0
 green
 boot rhel-d2 4.14.7 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot 1) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1
 expect version 4.14.0 rhel-d1
 run -> 0
@@ -16,7 +16,7 @@ expect version 4.14.7 rhel-d2
 green
 boot rhel-d3 4.14.2 beside rhel-d2
 pre-run -> 0 owner-healthy
-    | the data of rhel-d2 (boot 2) was healthy: back it up
+    | the data of rhel-d2 (boot <n>) was healthy: back it up
     | - backup as rhel-d2
 run -> 0
 expect version 4.14.2 rhel-d3
