@@ -123,9 +123,10 @@ impl Boots {
         self.0.binary_search_by_key(&seq, |boot| boot.seq).ok().map(|at| &mut self.0[at])
     }
 
-    /// The record of one boot of one deployment: the pair is the key.
+    /// The record of the boot under way, if it has been entered. The pair is the key, and it must be the latest: after a
+    /// soft reboot to another deployment and back, the pair is the same and the boot is not.
     pub fn find(&self, boot: &BootId, deployment: &DeploymentId) -> Option<&Boot> {
-        self.0.iter().rev().find(|known| known.boot == *boot && known.deployment == *deployment)
+        self.0.last().filter(|known| known.boot == *boot && known.deployment == *deployment)
     }
 
     /// The latest boot of a deployment, whether or not its workload was started.
@@ -161,9 +162,10 @@ impl Boots {
         self.0.iter().any(|boot| boot.ran)
     }
 
-    /// Enters a boot, or leaves the record of this very boot as it is. Returns its number.
+    /// Enters the boot under way with this number, or leaves its record as it is where it has that number already (or
+    /// a later one). Returns the number that it has.
     pub fn enter(&mut self, next: Seq, boot: &BootId, deployment: &DeploymentId, at: &str) -> Seq {
-        if let Some(known) = self.find(boot, deployment) {
+        if let Some(known) = self.find(boot, deployment).filter(|known| known.seq >= next) {
             return known.seq;
         }
         let seq = next.max(self.last_seq() + 1);

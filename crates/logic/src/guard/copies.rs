@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::boots::{Boots, Seq};
-use super::data::Owner;
+use super::data::{DataRecord, Owner};
 use crate::host::DeploymentId;
 use crate::version::Version;
 
@@ -129,6 +129,20 @@ impl Copies {
 
     pub fn newest_of(&self, deployment: &DeploymentId) -> Option<&CopyRecord> {
         self.backups_of(deployment).filter(|copy| !copy.tainted).max_by_key(|copy| copy.age())
+    }
+
+    /// The newest backup that holds exactly this data. It can be told without comparing: the owner's workload has not
+    /// run since the copy was made. Data of an owner that guard does not watch may change unseen.
+    pub fn kept_copy_of(&self, record: &DataRecord, boots: &Boots) -> Option<Seq> {
+        let seq = record.owner.seq?;
+        let ran = boots.get(seq).is_none_or(|boot| boot.ran);
+        self.0
+            .iter()
+            .filter(|copy| copy.kind == CopyKind::Backup && !copy.tainted)
+            .filter(|copy| copy.owner == record.owner && copy.version.as_ref() == Some(&record.version))
+            .filter(|copy| copy.made_in > seq || !ran)
+            .map(|copy| copy.number)
+            .max()
     }
 
     pub fn vouched<'a>(&'a self, boots: &'a Boots) -> impl Iterator<Item = &'a CopyRecord> {

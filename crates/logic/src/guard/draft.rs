@@ -29,10 +29,31 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
+    /// A plan for the boot under way, which may repeat what was done in it before.
     pub fn new(seen: &'a Observed) -> Self {
+        Self::begin(seen, |boot| {
+            let is_its_own =
+                |record: &DataRecord| record.owner.seq == Some(boot.seq) && record.state == DataState::Ok;
+            boot.pre_run == PreRun::Ready && seen.data.record().is_some_and(is_its_own)
+        })
+    }
+
+    /// A plan that is going to replace the data, whatever this boot has made of it.
+    pub fn replacing(seen: &'a Observed) -> Self {
+        Self::begin(seen, |_| false)
+    }
+
+    /// A number stands for one state of the data, so that a verdict on one never counts for another: once there is
+    /// data under the number of this boot, anything but a repetition gets a number of its own, as after a reboot.
+    fn begin(seen: &'a Observed, repeats: impl Fn(&Boot) -> bool) -> Self {
         let mut boots = seen.boots.clone();
         let free = seen.next_number();
-        let seq = boots.enter(free, &seen.boot, &seen.host.booted, "");
+        let owners = seen.copies.iter().map(|copy| &copy.owner);
+        let mut owners = owners.chain(seen.data.record().map(|record| &record.owner));
+        let mut is_unused = |boot: &Boot| !boot.ran && !owners.any(|owner| owner.seq == Some(boot.seq));
+        let known = boots.find(&seen.boot, &seen.host.booted);
+        let wanted = known.filter(|boot| is_unused(boot) || repeats(boot)).map_or(free, |boot| boot.seq);
+        let seq = boots.enter(wanted, &seen.boot, &seen.host.booted, "");
         Self {
             seen,
             seq,
@@ -142,18 +163,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A backup that holds exactly the data now in place. It can be told without comparing: the owner's workload has
-    /// not run since the copy was made. Data of an owner that guard does not watch may change unseen.
+    /// A backup that holds exactly the data now in place.
     pub fn kept_copy_of(&self, record: &DataRecord) -> Option<Seq> {
-        let seq = record.owner.seq?;
-        let ran = self.boots.get(seq).is_none_or(|boot| boot.ran);
-        self.copies
-            .iter()
-            .filter(|copy| copy.kind == CopyKind::Backup && !copy.tainted)
-            .filter(|copy| copy.owner == record.owner && copy.version.as_ref() == Some(&record.version))
-            .filter(|copy| copy.made_in > seq || !ran)
-            .map(|copy| copy.number)
-            .max()
+        self.copies.kept_copy_of(record, &self.boots)
     }
 
     /// The data in place ends up kept as a backup; returns its number.

@@ -11,6 +11,7 @@ mod effects;
 mod observed;
 mod plan;
 pub mod retention;
+mod start;
 mod steps;
 mod words;
 
@@ -22,4 +23,5 @@ pub use observed::{
     Keep, Metadata, Observed, Policy, RestoreRequest, StagedOverUnhealthy, Unfinished, Wanted,
 };
 pub use plan::{plan, plan_restore, resolve};
+pub use start::{NotReady, may_start};
 pub use steps::{Block, Branch, Outcome, Plan, PlannedStep, Rule, Step};

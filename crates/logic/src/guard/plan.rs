@@ -24,7 +24,10 @@ pub fn plan(seen: &Observed) -> Plan {
         return draft.finish(Outcome::Block(words::metadata_damaged(file, why)));
     }
     draft.recover();
-    let decision = fit_data(&mut draft).and_then(|()| check_version(&mut draft));
+    let decision = fit_data(&mut draft).and_then(|()| {
+        keep_what_is_owed(&mut draft);
+        check_version(&mut draft)
+    });
     draft.cap_asides();
     draft.finish(decision.map_or_else(Outcome::Block, |()| Outcome::Allow))
 }
@@ -34,7 +37,7 @@ pub fn plan_restore(seen: &Observed, wanted: &Wanted) -> Result<Plan, Block> {
     if let Metadata::Damaged { file, why } = &seen.metadata {
         return Err(words::metadata_damaged(file, why));
     }
-    let mut draft = Draft::new(seen);
+    let mut draft = Draft::replacing(seen);
     draft.recover();
     restore_wanted(&mut draft, wanted)?;
     draft.cap_asides();
@@ -174,12 +177,28 @@ fn return_to_base(draft: &mut Draft, record: &DataRecord) -> Result<DataRecord, 
     Ok(DataRecord { version, owner: source.owner, state: DataState::Ok })
 }
 
+/// What a healthy boot vouched for is kept before anybody else runs on it, whatever was said of it later.
+fn keep_if_vouched(draft: &mut Draft, record: &DataRecord) {
+    if draft.is_vouched(&record.owner) {
+        let reason = format!("{} was healthy: back it up", words::data(record));
+        draft.back_up(record, Branch::OwnerVouched, &reason);
+    }
+}
+
+/// Whatever the tree left in place: if another boot vouched for it, there is a backup before the workload changes it.
+/// The verdict may have come after this boot was prepared, or the data out of a copy made while its owner still ran.
+fn keep_what_is_owed(draft: &mut Draft) {
+    let record = draft.data.record().filter(|record| record.state == DataState::Ok);
+    if let Some(record) = record.filter(|record| record.owner.seq != Some(draft.seq)).cloned() {
+        keep_if_vouched(draft, &record);
+    }
+}
+
 fn judge(draft: &mut Draft, record: &DataRecord) -> Decision {
     let own = record.owner.deployment == *draft.booted();
     let verdict = draft.verdict_on(&record.owner);
-    if draft.is_vouched(&record.owner) && verdict != Some(Health::Healthy) {
-        let reason = format!("{} was healthy before it was not: keep a copy", words::data(record));
-        draft.back_up(record, Branch::OwnerVouched, &reason);
+    if verdict != Some(Health::Healthy) {
+        keep_if_vouched(draft, record);
     }
     match verdict {
         None => {

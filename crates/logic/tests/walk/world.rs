@@ -5,10 +5,10 @@
 //! state of its own, and what comes after it is walked as well.
 
 use logic::guard::{
-    CopyKind, DataRecord, DataState, Effect, Health, Observed, Operation, Outcome, Owner, Plan, PlannedStep,
-    PreRun, RestoreRequest, Seq, Step, Wanted, effects, plan, plan_restore, retention,
+    CopyKind, CopyRecord, DataRecord, DataState, Effect, Health, Observed, Operation, Outcome, Owner, Plan,
+    PlannedStep, PreRun, RestoreRequest, Seq, Step, Wanted, effects, may_start, plan, plan_restore,
+    retention,
 };
-use logic::version::{Fit, fit};
 use testkit::explore::World;
 
 use super::cast::{Cast, DEPLOYMENTS, Listing};
@@ -318,22 +318,13 @@ impl Walk {
     /// What `run` does, as far as the disk is concerned: it checks, records the boot, stamps the data, and the
     /// workload changes it.
     fn run(&self, machine: &Machine, now: Now, faults: u8, emit: &mut dyn FnMut(Event, Machine)) {
-        let Some(boot) = machine.seq(&self.cast).and_then(|seq| machine.boots.get(seq)) else {
-            return;
-        };
-        let (seq, program) = (boot.seq, &self.cast.versions[now.deployment]);
-        let fits = match &machine.data {
-            None => true,
-            Some(Tree { record: None, .. }) => false,
-            Some(Tree { record: Some(record), .. }) => {
-                record.state == DataState::Ok
-                    && fit(&record.version, program, self.cast.policy.max_skew, &[]) == Fit::AsIs
-            }
-        };
-        let may = boot.pre_run == PreRun::Ready && machine.journal.is_none() && fits;
-        if !may || now.runs >= self.bounds.runs_per_boot {
+        if now.runs >= self.bounds.runs_per_boot {
             return;
         }
+        let Ok(seq) = may_start(&machine.observe(&self.cast, now, Listing::Unknown)) else {
+            return;
+        };
+        let program = &self.cast.versions[now.deployment];
         let mut after = machine.clone();
         let mut fault = |at, after: &Machine| {
             if faults > 0 {
@@ -373,9 +364,11 @@ impl Walk {
 
     /// What the health checks say, as often as they like. Healthy is followed by retention at once.
     fn verdicts(&self, machine: &Machine, now: Now, faults: u8, emit: &mut dyn FnMut(Event, Machine)) {
-        let Some(boot) = machine.seq(&self.cast).and_then(|seq| machine.boots.get(seq)) else {
-            return;
-        };
+        let seq = plan(&machine.observe(&self.cast, now, Listing::Unknown)).seq;
+        let mut entered = machine.clone();
+        entered.boots.enter(seq, &self.cast.now, &self.cast.deployments[now.deployment], "");
+        let machine = &entered;
+        let Some(boot) = machine.boots.get(seq) else { return };
         let mut healthy = machine.clone();
         healthy.boots.judge_system(boot.seq, Health::Healthy);
         owe(&mut healthy, boot.seq);
@@ -533,7 +526,12 @@ fn owe(machine: &mut Machine, seq: Seq) {
                 .is_some_and(|record| record.state == DataState::Ok && record.owner.seq == Some(seq))
     };
     let newest = machine.data.as_ref().filter(is_of_it).or_else(|| {
-        let copies = machine.records.iter().filter_map(|copy| machine.tree(&copy.place));
+        let given_up = |copy: &&CopyRecord| match &machine.journal {
+            Some(Operation::Discard { number, .. }) => *number == copy.number,
+            _ => false,
+        };
+        let copies = machine.records.iter().filter(|copy| !given_up(copy));
+        let copies = copies.filter_map(|copy| machine.tree(&copy.place));
         copies.filter(is_of_it).max_by_key(|tree| (tree.content.writer, tree.content.run))
     });
     machine.promise = newest.map(|tree| Owed { seq, content: tree.content }).or(machine.promise);
