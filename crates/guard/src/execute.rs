@@ -484,6 +484,10 @@ impl<'a> Executor<'a> {
     fn swap_contents(&self, number: Seq) -> Result<()> {
         let layout = &self.device.layout;
         let (incoming, outgoing) = (layout.path(&Place::Incoming(number)), layout.outgoing(number));
+        // Without the one, all has moved already, and the other may be gone again.
+        if exists(&incoming) {
+            create_private_dir(&outgoing)?;
+        }
         tree::swap_contents(&layout.data, &incoming, &outgoing).during(Doing::Restore)?;
         // All that was in it has moved; what is left is only the vessel.
         tree::remove(&incoming).during(Doing::Restore)?;
