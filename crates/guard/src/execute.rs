@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use disk::durable::{exchange_durably, rename_durably, sweep_temporaries, sync_dir, sync_fs};
+use disk::durable::{exchange_durably, rename_durably, sweep_temporaries, sync_dir, sync_fs, write_durably};
 use disk::tree::{self, Copied, CopyOptions, Manifest, Progress};
 use disk::{Journal, Lock};
 use logic::exit::Exit;
 use logic::guard::{
     CopyKind, CopyRecord, DataRecord, DataState, Effect, Operation, Outcome, Owner, Place, Plan, PlannedStep,
-    PreRun, Seq, Step, effects,
+    PreRun, RestoreRequest, Seq, Step, Wanted, effects,
 };
 use logic::version::Version;
 
@@ -24,7 +24,7 @@ use crate::error::{Doing, Error, Result, While};
 use crate::records::actions::{self, Action};
 use crate::records::copy_file::{self, CopyFile};
 use crate::records::health_file::HealthFile;
-use crate::records::{replicated, version_file};
+use crate::records::{replicated, request_file, version_file};
 
 /// How long a verdict waits for a lock, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -95,7 +95,8 @@ impl<'a> Executor<'a> {
         for note in &survey.notes {
             witness.note(note);
         }
-        Ok(Self { device, witness, survey, journal, built: None, seq: 0, _lock: lock })
+        let seq = survey.observed.boots.find(&device.boot, &device.host.booted).map_or(0, |boot| boot.seq);
+        Ok(Self { device, witness, survey, journal, built: None, seq, _lock: lock })
     }
 
     /// As [`Executor::open`], but waits for a while for whoever holds the lock: verdicts must not be lost because a
@@ -121,13 +122,7 @@ impl<'a> Executor<'a> {
     /// An administrator's restore: the steps, without a verdict on the boot.
     pub fn prepare_restore(&mut self, plan: &Plan) -> Result<()> {
         self.seq = plan.seq;
-        let steps: Vec<_> = plan
-            .steps
-            .iter()
-            .filter(|planned| !matches!(planned.step, Step::RecordBoot { .. }))
-            .cloned()
-            .collect();
-        self.carry_out(&steps)
+        self.carry_out(&plan.steps)
     }
 
     /// What was moved aside by a rename was not measured then; retention wants to know how large it is.
@@ -255,6 +250,10 @@ impl<'a> Executor<'a> {
                     state: DataState::Ok,
                 })
             }
+            Effect::PinRequest { number } => {
+                let request = RestoreRequest { wanted: Wanted::Number(*number), at: clock::now() };
+                write_durably(&layout.request(), &request_file::render(&request)).during(Doing::Records)
+            }
             Effect::ClearRequest => {
                 copy_file::remove_file(&layout.request()).during(Doing::Records)?;
                 sync_dir(&layout.backups).during(Doing::Records)
@@ -305,13 +304,29 @@ impl<'a> Executor<'a> {
         Manifest::load(&copy_file::manifest_path(&self.device.layout.records(), old.number)).ok().flatten()
     }
 
+    /// Which copy the restore under way is of.
+    fn restored_number(&self) -> Seq {
+        let journal = Journal::<JournalEntry>::read(&self.device.layout.journal()).unwrap_or_default();
+        let number = journal.into_iter().find_map(|entry| match entry {
+            JournalEntry::Begin(operation) => match *operation {
+                Operation::Restore { source, .. } => Some(source),
+                _ => None,
+            },
+            _ => None,
+        });
+        number.unwrap_or_default()
+    }
+
     /// Copies a copy beside the data, and makes sure that it is what was once backed up.
     fn build_incoming(&mut self, from: &Place, to: &Place) -> Result<()> {
         let layout = &self.device.layout;
-        // As it is now: an earlier step of the same plan may have given the copy another place.
+        let number = self.restored_number();
+        // As it is now: an earlier step of the same plan may have given the copy another place, and its name to another.
         let records = copy_file::load_all(&layout.records()).during(Doing::Restore)?;
-        let number =
-            records.files.iter().find(|file| file.record.place == *from).map_or(0, |file| file.record.number);
+        if !records.files.iter().any(|file| file.record.number == number && file.record.place == *from) {
+            let what = format!("it is not what stands in {}", layout.path(from).display());
+            return Err(Error::CopyDamaged { number, what });
+        }
         let (from, to) = (layout.path(from), layout.path(to));
         let parent = to.parent().unwrap_or(Path::new("/")).to_owned();
         tree::remove(&to).during(Doing::Restore)?;
@@ -412,7 +427,9 @@ impl<'a> Executor<'a> {
             true => self.empty_data(),
             // A rename leaves no source; a copy does, until here.
             false if *from == Place::Data || matches!(from, Place::Incoming(_)) => {
-                tree::remove(&source).during(doing)
+                tree::remove(&source).during(doing)?;
+                // Before the journal forgets about it, which may be on another disk.
+                sync_dir(source.parent().unwrap_or(Path::new("/"))).during(doing)
             }
             false => Ok(()),
         }
@@ -489,12 +506,17 @@ impl<'a> Executor<'a> {
             create_private_dir(&outgoing)?;
         }
         tree::swap_contents(&layout.data, &incoming, &outgoing).during(Doing::Restore)?;
-        // All that was in it has moved; what is left is only the vessel.
-        tree::remove(&incoming).during(Doing::Restore)?;
+        // All that was in it has moved; what is left is the vessel, with the mark that says so. The two must go in one
+        // step: without the mark, what has come in would be taken for what must go out.
+        let spent = layout.spent(number);
+        if exists(&incoming) {
+            rename_durably(&incoming, &spent).during(Doing::Restore)?;
+        }
+        tree::remove(&spent).during(Doing::Restore)?;
         if fs::read_dir(&outgoing).is_ok_and(|mut entries| entries.next().is_none()) {
             tree::remove(&outgoing).during(Doing::Restore)?;
         }
-        Ok(())
+        sync_dir(&layout.data).during(Doing::Restore)
     }
 
     fn remove(&mut self, place: &Place) -> Result<()> {
@@ -627,6 +649,7 @@ pub fn name_of(step: &Step) -> &'static str {
         Step::Operate(Operation::Restore { .. }) => "restore",
         Step::Operate(Operation::Discard { .. }) => "discard",
         Step::Migrate { .. } => "migrate",
+        Step::PinRequest { .. } => "pin-request",
         Step::ClearRequest => "clear-request",
     }
 }

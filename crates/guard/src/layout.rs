@@ -37,6 +37,11 @@ impl Layout {
         self.beside_data("outgoing", number)
     }
 
+    /// What came in, once all of it has moved on.
+    pub fn spent(&self, number: Seq) -> PathBuf {
+        self.beside_data("spent", number)
+    }
+
     /// On the file system of the data: inside a mount point, next to a plain directory.
     fn beside_data(&self, what: &str, number: Seq) -> PathBuf {
         let name = format!("{}{what}-{number}", disk::RESERVED_PREFIX);

@@ -58,6 +58,13 @@ impl Console {
         &self.stop
     }
 
+    /// What was done, for a person; data goes to stdout instead.
+    pub fn say(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+
     fn tell_program(&self, event: &str, force: bool) {
         let Some(sink) = &self.for_program else { return };
         let Ok(mut sink) = sink.lock() else { return };

@@ -33,6 +33,11 @@ pub fn restore(
     Ok(plan)
 }
 
+/// What [`restore`] would do.
+pub fn plan_of_restore(device: &Device, wanted: &Wanted) -> Result<Plan> {
+    plan_restore(&device.survey()?.observed, wanted).map_err(missing)
+}
+
 fn missing(block: logic::guard::Block) -> Error {
     match block.rule {
         logic::guard::Rule::RequestedBackupMissing => {
@@ -52,7 +57,12 @@ pub fn request_restore(device: &Device, wanted: &Wanted, witness: &dyn Witness) 
     let request = RestoreRequest { wanted: wanted.clone(), at: clock::now() };
     disk::durable::write_durably(&device.layout.request(), &request_file::render(&request))
         .during(Doing::Records)?;
-    executor.log("request-restore", None, &format!("{wanted:?}"), "left for the next boot");
+    let words = match wanted {
+        Wanted::Booted => "the backup of whatever boots next".to_owned(),
+        Wanted::Deployment(deployment) => format!("the backup of {deployment}"),
+        Wanted::Number(number) => format!("copy {number}"),
+    };
+    executor.log("request-restore", None, &words, "left for the next boot");
     Ok(())
 }
 

@@ -5,8 +5,8 @@ mod boot;
 mod verdicts;
 
 pub use backups::{
-    Pruned, Verified, adopt_backup, adopt_data, cancel_restore, prune, request_restore, restore, seal, tidy,
-    verify,
+    Pruned, Verified, adopt_backup, adopt_data, cancel_restore, plan_of_restore, prune, request_restore,
+    restore, seal, tidy, verify,
 };
 pub use boot::{pre_run, run};
-pub use verdicts::{Marked, mark_healthy, persist_system_health, persist_workload_health};
+pub use verdicts::{Marked, check_of_pre_run, mark_healthy, persist_system_health, persist_workload_health};

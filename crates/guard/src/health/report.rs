@@ -1,5 +1,6 @@
 //! What was found: one result per check, and the verdict that follows from them. Pure.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,6 @@ use super::scripts::Note;
 
 /// The whole of one run, to be stored and printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Report {
     pub verdict: Verdict,
     /// In the order of configuration: executables by name, then built-in checks as written.
@@ -34,6 +34,12 @@ impl Report {
         self.checks.iter().filter(|check| !check.required && check.outcome != Outcome::Passed)
     }
 
+    /// One more result, from somebody who knows something that no check can see.
+    pub fn add(&mut self, result: Option<CheckResult>) {
+        self.checks.extend(result);
+        self.verdict = verdict(&self.checks);
+    }
+
     /// Every failure is a matter of time: more of it might have helped.
     pub fn only_timed_out(&self) -> bool {
         self.verdict == Verdict::Unhealthy && self.failures().all(|check| check.outcome == Outcome::TimedOut)
@@ -41,7 +47,6 @@ impl Report {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct CheckResult {
     pub name: String,
     /// `script`, or the `kind` of the configuration.
@@ -72,6 +77,13 @@ pub enum Outcome {
     TimedOut,
     /// Could not be checked: says nothing about the workload.
     CouldNotRun,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One spelling for people and programs: the serialized one.
+        self.serialize(f)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use ::guard::settings::Settings;
 use ::guard::{Device, commands, health};
 use clap::{Args, Subcommand};
 use logic::exit::Exit;
-use logic::guard::{Health, Place, Wanted, plan, plan_restore};
+use logic::guard::{Health, Place, Wanted, plan};
 use logic::host::DeploymentId;
 use logic::version::Version;
 
@@ -71,8 +71,10 @@ enum Verb {
     },
     /// Record the verdict on this boot; the next boot acts on it
     PersistSystemHealth {
+        /// The system is well: the data of this boot is good
         #[arg(long, required_unless_present = "unhealthy", conflicts_with = "unhealthy")]
         healthy: bool,
+        /// The system is not well
         #[arg(long)]
         unhealthy: bool,
     },
@@ -211,6 +213,7 @@ impl Verb {
             Self::PersistSystemHealth { healthy, .. } => {
                 let verdict = if *healthy { Health::Healthy } else { Health::Unhealthy };
                 commands::persist_system_health(device, verdict, console)?;
+                console.say(&format!("recorded: this boot of {} is {verdict}", device.host.booted));
                 if *healthy {
                     after_green(device, console);
                 }
@@ -238,8 +241,15 @@ impl BackupsVerb {
                 let wanted = which.as_deref().map(|which| wanted(device, which)).transpose()?;
                 let list = VerifiedList { items: commands::verify(device, wanted.as_ref(), console)? };
                 output::show(&list, format)?;
-                if list.items.iter().any(|item| !item.problems.is_empty()) {
-                    return Ok(Exit::MetadataDamaged);
+                let damaged = list.items.iter().filter(|item| !item.problems.is_empty()).count();
+                if damaged > 0 {
+                    return Err(Failure {
+                        exit: Exit::MetadataDamaged,
+                        error: format!("{damaged} of {} copies are not what they were", list.items.len()),
+                        causes: vec![],
+                        hint: "mend them, or bring back another one: `holdfast guard backups list`"
+                            .to_owned(),
+                    });
                 }
             }
             Self::Restore { cancel: true, .. } => commands::cancel_restore(device, console)?,
@@ -247,9 +257,9 @@ impl BackupsVerb {
                 let wanted = which.as_deref().map_or(Ok(Wanted::Booted), |which| wanted(device, which))?;
                 if *next_boot {
                     commands::request_restore(device, &wanted, console)?;
+                    console.say("the next boot restores it; `holdfast guard backups restore --cancel` takes that back");
                 } else if *dry_run {
-                    let plan =
-                        plan_restore(&device.survey()?.observed, &wanted).map_err(::guard::Error::Blocked)?;
+                    let plan = commands::plan_of_restore(device, &wanted)?;
                     output::show(&PlanView::new(plan, true), format)?;
                 } else {
                     commands::restore(device, &wanted, console, |plan| show_plan(plan, format))?;
@@ -297,14 +307,20 @@ fn healthcheck(
 ) -> Result<Exit> {
     let invalid = |error: health::Error| Failure::new(Exit::Usage, &error, error.hint());
     let limit = timeout.unwrap_or(settings.health.timeout).get();
-    let report = health::run_checks(&settings.health, limit, Some(console.stop())).map_err(invalid)?;
+    let mut report = health::run_checks(&settings.health, limit, Some(console.stop())).map_err(invalid)?;
+    if report.checks.is_empty() {
+        ::guard::Witness::note(
+            console,
+            "no checks are configured: healthy only because nothing says otherwise",
+        );
+    }
+    report.add(commands::check_of_pre_run(device)?);
     if report.interrupted {
         return Err(::guard::Error::Interrupted.into());
     }
+    commands::persist_workload_health(device, &report, console)?;
     let healthy = report.verdict == health::Verdict::Healthy;
-    let verdict = if healthy { Health::Healthy } else { Health::Unhealthy };
     let view = HealthReport(report);
-    commands::persist_workload_health(device, verdict, &view.summary(), console)?;
     output::show(&view, format)?;
     Ok(match (healthy, view.0.only_timed_out()) {
         (true, _) => Exit::Done,

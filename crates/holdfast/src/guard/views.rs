@@ -7,7 +7,9 @@ use ::guard::health;
 use ::guard::host::Found;
 use ::guard::records::actions::{self, Action};
 use ::guard::records::copy_file::CopyFile;
-use logic::guard::{Boot, CopyRecord, Data, DataState, Outcome, Place, Plan, Recorded, RestoreRequest};
+use logic::guard::{
+    Boot, Branch, CopyRecord, Data, DataState, Outcome, Place, Plan, Recorded, RestoreRequest,
+};
 use logic::host::DeploymentId;
 use logic::version::Version;
 use serde::Serialize;
@@ -38,6 +40,8 @@ impl Show for PlanView {
             text.push_str(&format!("  {}. {:<18} {}\n", number + 1, name_of(&planned.step), planned.reason));
         }
         match &plan.outcome {
+            // An administrator's restore says nothing about this boot.
+            Outcome::Allow if plan.branch == Branch::Requested && !plan.records_boot() => {}
             Outcome::Allow => text.push_str("the workload may start\n"),
             Outcome::Block(block) => {
                 text.push_str(&format!("blocked ({}): {}\n", block.rule, block.why));
@@ -424,18 +428,6 @@ impl Show for Deployments {
 #[derive(Serialize)]
 #[serde(transparent)]
 pub struct HealthReport(pub health::Report);
-
-impl HealthReport {
-    /// For the log.
-    pub fn summary(&self) -> String {
-        let failed: Vec<String> =
-            self.0.failures().map(|check| format!("{} {}", check.name, spelled(check.outcome))).collect();
-        match failed.is_empty() {
-            true => format!("{} checks passed", self.0.checks.len()),
-            false => failed.join(", "),
-        }
-    }
-}
 
 impl Show for HealthReport {
     const KIND: &'static str = "HealthReport";

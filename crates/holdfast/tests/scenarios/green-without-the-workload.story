@@ -1,5 +1,5 @@
-# pre-run blocks, and the system is found healthy all the same because no check looks at the workload: that says nothing
-# about the data, which stays as good as its owner left it.
+# pre-run blocks: the workload's own check fails for that alone. The system is called healthy all the same: that says
+# nothing about the data, which stays as good as its owner left it.
 
 boot rhel-d1 4.14.0
 pre-run -> 0 first-boot
@@ -15,12 +15,17 @@ pre-run -> 4 owner-healthy
 run etcd=two -> 4
     | error: pre-run has not prepared this boot
     | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
-green
+guard healthcheck -> 12
+    | CHECK            KIND     NEED       OUTCOME   DETAIL
+    | 40_workload.sh   script   required   passed
+    | pre-run          guard    required   failed    pre-run did not prepare this boot: `holdfast guard history` says why
+    | unhealthy
+guard persist-system-health --healthy -> 0
 expect version 4.14.0 rhel-d1
 expect data etcd=one
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 owner-healthy
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
 expect data etcd=one
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1
 expect backups health.json rhel-d1/

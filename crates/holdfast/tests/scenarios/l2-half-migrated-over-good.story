@@ -22,7 +22,7 @@ run -> 4
 boot rhel-d1 4.14.0 beside rhel-d2
 unset migration.command
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2: the migration from 4.14.0 to 4.15.0 was interrupted: return to the backup it started from
 expect data etcd=one
 expect version 4.14.0 rhel-d1

@@ -17,7 +17,7 @@ cut renameat2 incoming-: pre-run
 expect data etcd=one
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
     | - recover: it was interrupted after its point of no return: finish it
 expect data etcd=one
 expect version 4.14.0 rhel-d1

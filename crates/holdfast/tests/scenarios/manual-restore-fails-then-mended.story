@@ -19,6 +19,7 @@ boot rhel-d1 4.14.0
 sh mv "$BACKUPS/rhel-d1/etcd" "$SCRATCH/lost"
 pre-run -> 6 requested
     | an administrator asked for copy <n> of rhel-d1
+    | - pin-request: what was asked for is copy <n>
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d1
     | - clear-request: the restore that was asked for is done
     | error: copy <n> is not what it was when it was made: 3 entries instead of 4

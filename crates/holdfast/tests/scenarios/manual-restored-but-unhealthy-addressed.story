@@ -17,9 +17,8 @@ expect health rhel-d1 unhealthy unhealthy
 guard backups restore -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        every boot is recorded before anything else happens
+    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
     |   2. restore            an administrator asked for copy <n> of rhel-d1
-    | the workload may start
 expect data etcd=one
 expect version 4.14.0 rhel-d1
 expect backups health.json rhel-d1/ unhealthy__rhel-d1/
@@ -27,7 +26,7 @@ expect copy unhealthy__rhel-d1 etcd=broken
 
 boot rhel-d1 4.14.0
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
 expect data etcd=one
 run etcd=two -> 0
 green

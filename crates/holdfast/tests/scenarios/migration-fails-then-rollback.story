@@ -20,7 +20,7 @@ run -> 4
 red
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 7
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2: the migration from 4.14.0 to 4.15.0 failed: return to the backup it started from
     | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
     | error: the migration from 4.14.0 to 4.15.0 failed: /bin/sh -c echo half > $0/etcd; exit 1 $DATA 4.14.0 4.15.0 exit code 1:
@@ -28,7 +28,7 @@ pre-run -> 7
 red
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2__2: the migration from 4.14.0 to 4.15.0 failed: return to the backup it started from
 expect data etcd=one
 expect version 4.14.0 rhel-d1

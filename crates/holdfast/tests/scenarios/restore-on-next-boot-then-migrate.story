@@ -17,6 +17,7 @@ boot rhel-d2 4.15.0 beside rhel-d1
 set migration.command ["/bin/sh","-c","echo 4.15 > $0/schema"]
 pre-run -> 0 requested
     | an administrator asked for copy <n> of rhel-d1
+    | - pin-request: what was asked for is copy <n>
     | - backup as rhel-d2: the data of rhel-d2 (boot <n>) is good data: keep it before it is replaced
     | - restore from rhel-d1 after moving the data to replaced__rhel-d2
     | - clear-request: the restore that was asked for is done

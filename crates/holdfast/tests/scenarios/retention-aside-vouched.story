@@ -18,13 +18,12 @@ boot rhel-d2 4.14.0 beside rhel-d0
 pre-run -> 0
     | rhel-d2 was never healthy, and rhel-d1 before it is gone from the host: start clean
     | - move-aside as unhealthy__rhel-d2
-    | - discard unhealthy__rhel-d2: more data was moved aside than the limits allow
 run etcd=three -> 0
 red
 boot rhel-d2 4.14.0 beside rhel-d0
 pre-run -> 0
     | rhel-d2 was never healthy, and rhel-d1 before it is gone from the host: start clean
-    | - move-aside as unhealthy__rhel-d2
+    | - move-aside as unhealthy__rhel-d2__2
     | - discard unhealthy__rhel-d2: more data was moved aside than the limits allow
 run etcd=four -> 0
 red
@@ -32,12 +31,11 @@ boot rhel-d3 4.14.0 beside rhel-d0
 pre-run -> 0
     | rhel-d3 was staged over the data of rhel-d2 (boot <n>), which was not healthy: start clean
     | - move-aside as unhealthy__rhel-d2
-    | - discard unhealthy__rhel-d2: more data was moved aside than the limits allow
+    | - discard unhealthy__rhel-d2__2: more data was moved aside than the limits allow
 expect copy unhealthy__rhel-d1 etcd=one of 4.14.0 rhel-d1
 guard backups restore unhealthy__rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        every boot is recorded before anything else happens
+    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
     |   2. restore            an administrator asked for copy <n> of rhel-d1
-    | the workload may start
 expect data etcd=one

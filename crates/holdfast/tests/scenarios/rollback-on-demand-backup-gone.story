@@ -28,7 +28,7 @@ run -> 4
 red
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 owner-healthy
-    | the data of rhel-d2 (boot <n>) was healthy: back it up
+    | the data of rhel-d2 (boot <n>) was healthy, and copy <n> holds it
 expect data etcd=two
 run -> 0
 green

@@ -30,6 +30,7 @@ expect said restores booted
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0 requested
     | an administrator asked for copy <n> of rhel-d1
+    | - pin-request: what was asked for is copy <n>
     | - backup as rhel-d2: the data of rhel-d2 (boot <n>) is good data: keep it before it is replaced
     | - restore from rhel-d1 after moving the data to replaced__rhel-d2
     | - clear-request: the restore that was asked for is done

@@ -34,6 +34,8 @@ expect backups health.json rhel-d1/
 guard backups verify rhel-d1 -> 8
     | N   DEPLOYMENT   DEPTH       RESULT
     | 3   rhel-d1      structure   2 problems: the directory itself: with another time; etcd: missing
+    | error: 1 of 1 copies are not what they were
+    | hint: mend them, or bring back another one: `holdfast guard backups list`
 
 sh mv "$SCRATCH/lost" "$BACKUPS/rhel-d1/etcd"
 boot rhel-d1 4.14.0 beside rhel-d2

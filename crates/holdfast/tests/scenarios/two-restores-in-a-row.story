@@ -19,23 +19,20 @@ pre-run -> 0 owner-healthy
 guard backups restore rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        every boot is recorded before anything else happens
+    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
     |   2. restore            an administrator asked for copy <n> of rhel-d1
-    | the workload may start
 expect data etcd=one
 guard backups restore rhel-d2 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d2
-    |   1. record-boot        every boot is recorded before anything else happens
+    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
     |   2. restore            an administrator asked for copy <n> of rhel-d2
-    | the workload may start
 expect data etcd=two
 guard backups restore rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        every boot is recorded before anything else happens
+    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
     |   2. restore            an administrator asked for copy <n> of rhel-d1
-    | the workload may start
 expect data etcd=one
 expect version 4.14.0 rhel-d1
 guard backups list -> 0
@@ -47,7 +44,7 @@ guard backups list -> 0
     | 8   replaced__rhel-d2__2   4.15.0    yes       2      <time>
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
 expect data etcd=one
 run -> 0
 green

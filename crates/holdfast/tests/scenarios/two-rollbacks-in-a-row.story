@@ -18,7 +18,7 @@ pre-run -> 0 rolled-back-to-healthy
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2
 boot rhel-d1 4.14.0 beside rhel-d2
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
 expect data etcd=one
 expect version 4.14.0 rhel-d1
 expect backups health.json rhel-d1/ unhealthy__rhel-d2/

@@ -9,7 +9,6 @@ pre-run -> 0 no-record-assumed
     | data without version.json, and no boot on record: taken for 4.13
     | - assume
     | - backup as 4.13: keep it before anything touches it
-    | - backup as 4.13: a migration starts from a backup
     | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup <n>
 expect version 4.14.0 rhel-d1
 expect data etcd=migrated
@@ -37,7 +36,6 @@ expect health rhel-d1 healthy unhealthy
 pre-run -> 0 owner-unjudged
     | nobody has judged the data of 4.13: keep a copy and go on
     | - backup as 4.13
-    | - backup as 4.13: a migration starts from a backup
     | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup <n>
 expect version 4.14.0 rhel-d2
 expect data etcd=migrated

@@ -7,7 +7,6 @@ pre-run -> 7 no-record-assumed
     | data without version.json, and no boot on record: taken for 4.13
     | - assume
     | - backup as 4.13: keep it before anything touches it
-    | - backup as 4.13: a migration starts from a backup
     | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup <n>
     | error: the migration from 4.13 to 4.14.0 failed: /bin/sh -c echo half > $0/etcd; echo no space in etcd >&2; exit 1 $DATA 4.13 4.14.0 exit code 1: no space in etcd
     | hint: the next boot returns to the base backup by itself and tries again; `holdfast guard history` shows what the migration printed
@@ -22,8 +21,6 @@ boot rhel-d1 4.14.0 beside rhel-d0
 pre-run -> 7
     | nobody has judged the data of 4.13: keep a copy and go on
     | - restore from 4.13 after moving the data to unhealthy__rhel-d1: the migration from 4.13 to 4.14.0 failed: return to the backup it started from
-    | - backup as 4.13
-    | - backup as 4.13: a migration starts from a backup
     | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup <n>
     | error: the migration from 4.13 to 4.14.0 failed: /bin/sh -c echo half > $0/etcd; echo no space in etcd >&2; exit 1 $DATA 4.13 4.14.0 exit code 1: no space in etcd
     | hint: the next boot returns to the base backup by itself and tries again; `holdfast guard history` shows what the migration printed
@@ -36,8 +33,6 @@ set migration.command ["/bin/sh","-c","cat $0/etcd > $0/seen; echo new > $0/etcd
 pre-run -> 0 
     | nobody has judged the data of 4.13: keep a copy and go on
     | - restore from 4.13 after moving the data to unhealthy__rhel-d1__2: the migration from 4.13 to 4.14.0 failed: return to the backup it started from
-    | - backup as 4.13
-    | - backup as 4.13: a migration starts from a backup
     | - migrate: the data is of 4.13, the program is 4.14.0: migrate, starting from backup <n>
 expect version 4.14.0 rhel-d1
 expect data etcd=new seen=old

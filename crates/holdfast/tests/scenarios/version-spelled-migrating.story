@@ -16,7 +16,7 @@ sh echo half > "$DATA/etcd"
 sh echo '{"microshift": "failed-migrating-from-4.14.0-to-4.15.0", "deployment": "rhel-d2"}' > "$DATA/version.json"
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
     | - restore from rhel-d1 after moving the data to unhealthy__rhel-d2: the migration from 4.14.0 to 4.15.0 failed: return to the backup it started from
     | - migrate: the data is of 4.14.0, the program is 4.15.0: migrate, starting from backup <n>
 expect data etcd=one

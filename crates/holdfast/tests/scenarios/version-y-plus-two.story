@@ -19,13 +19,13 @@ run -> 4
 red
 boot rhel-d2 4.16.0 beside rhel-d1
 pre-run -> 4
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
     | error: the program 4.16.0 is more than 1 minor version ahead of the data (4.14.0)
     | hint: go through the versions between, or set `max-skew` if the workload allows it
 expect data etcd=one
 set max-skew 2
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) was healthy: back it up
+    | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it
     | - migrate: the data is of 4.14.0, the program is 4.16.0: migrate, starting from backup <n>
 expect version 4.16.0 rhel-d2
 run -> 0

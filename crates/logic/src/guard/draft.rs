@@ -26,6 +26,8 @@ pub(super) struct Draft<'a> {
     pub request: Option<&'a RestoreRequest>,
     /// The copy that is about to be restored: nothing may use it up before.
     pub spared: Option<Seq>,
+    /// The copy that a step of this plan makes of the data in place, or puts there.
+    kept_now: Option<(DataRecord, Seq)>,
 }
 
 impl<'a> Draft<'a> {
@@ -66,6 +68,7 @@ impl<'a> Draft<'a> {
             next: free.max(seq + 1),
             request: seen.request.as_ref(),
             spared: None,
+            kept_now: None,
         }
     }
 
@@ -165,6 +168,9 @@ impl<'a> Draft<'a> {
 
     /// A backup that holds exactly the data now in place.
     pub fn kept_copy_of(&self, record: &DataRecord) -> Option<Seq> {
+        if let Some((_, number)) = self.kept_now.as_ref().filter(|(kept, _)| kept == record) {
+            return Some(*number);
+        }
         self.copies.kept_copy_of(record, &self.boots)
     }
 
@@ -233,6 +239,7 @@ impl<'a> Draft<'a> {
         self.relabel(&make_room);
         self.copies.add(copy.clone());
         self.push(Step::Operate(Operation::Backup { copy, make_room, recycle }), branch, reason);
+        self.kept_now = Some((record.clone(), number));
         number
     }
 
@@ -294,8 +301,13 @@ impl<'a> Draft<'a> {
             }),
             None => Recorded::Missing,
         });
+        // What comes out of a backup is kept; what was only moved aside may go with the next that is.
+        let is_kept = source.kind == CopyKind::Backup;
+        self.kept_now = self.data.record().filter(|_| is_kept).map(|record| (record.clone(), source.number));
         let incoming = self.number();
-        let (number, from) = (source.number, source.place.clone());
+        // Where it is by now: a backup made earlier in this plan may have taken its name.
+        let from = self.copies.get(source.number).unwrap_or(source).place.clone();
+        let number = source.number;
         let operation = Operation::Restore { source: number, from, incoming, displaced };
         self.push(Step::Operate(operation), branch, reason);
     }
@@ -326,6 +338,18 @@ impl<'a> Draft<'a> {
             .map(|copy| discard(copy, "more data was moved aside than the limits allow".to_owned()))
             .collect();
         self.steps.extend(steps);
+    }
+
+    /// The plan of something that is no boot. A boot that is on record has to be prepared anew after it, under another
+    /// number; one that is not stays unrecorded.
+    pub fn finish_aside_from_boots(mut self) -> Plan {
+        if self.seen.boots.find(&self.seen.boot, &self.seen.host.booted).is_some() {
+            let step = Step::RecordBoot { seq: self.seq };
+            let reason = "what this boot was prepared for is replaced: it must be prepared again".to_owned();
+            self.steps.insert(0, PlannedStep { step, branch: Branch::Requested, reason });
+        }
+        let (branch, reason) = (self.branch, self.reason);
+        Plan { seq: self.seq, branch, reason, steps: self.steps, outcome: Outcome::Allow }
     }
 
     pub fn finish(mut self, outcome: Outcome) -> Plan {

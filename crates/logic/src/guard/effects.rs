@@ -102,6 +102,10 @@ pub enum Effect {
         seq: Seq,
         deployment: DeploymentId,
     },
+    /// The request for a restore now names this very copy.
+    PinRequest {
+        number: Seq,
+    },
     ClearRequest,
     /// Record that the data fits (or does not): the workload may (not) start.
     FinishPreRun {
@@ -137,6 +141,7 @@ pub fn effects(step: &Step) -> Vec<Effect> {
             Effect::RunMigration { from: from.clone(), to: to.clone() },
             Effect::StampMigrated { version: to.clone(), seq: *seq, deployment: deployment.clone() },
         ],
+        Step::PinRequest { number } => vec![Effect::PinRequest { number: *number }],
         Step::ClearRequest => vec![Effect::ClearRequest],
     }
 }

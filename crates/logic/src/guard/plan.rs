@@ -41,7 +41,7 @@ pub fn plan_restore(seen: &Observed, wanted: &Wanted) -> Result<Plan, Block> {
     draft.recover();
     restore_wanted(&mut draft, wanted)?;
     draft.cap_asides();
-    Ok(draft.finish(Outcome::Allow))
+    Ok(draft.finish_aside_from_boots())
 }
 
 fn fit_data(draft: &mut Draft) -> Decision {
@@ -55,6 +55,7 @@ fn fit_data(draft: &mut Draft) -> Decision {
         return Ok(());
     }
     if let Some(request) = &draft.seen.request {
+        pin(draft, &request.wanted);
         restore_wanted(draft, &request.wanted)?;
         draft.request = None;
         draft.push(Step::ClearRequest, Branch::Requested, "the restore that was asked for is done");
@@ -106,6 +107,19 @@ fn no_record(draft: &mut Draft) -> Decision {
     draft.push(Step::Assume { version, deployment }, Branch::NoRecordAssumed, reason);
     draft.back_up(&record, Branch::NoRecordAssumed, "keep it before anything touches it");
     Ok(())
+}
+
+/// A wish in words ("the backup of whatever boots") must mean the same after an interruption, when a newer backup may
+/// answer to the same words.
+fn pin(draft: &mut Draft, wanted: &Wanted) {
+    let found = resolve(&draft.copies, &draft.boots, draft.booted(), wanted).map(|copy| copy.number);
+    if let (Ok(number), false) = (found, matches!(wanted, Wanted::Number(_))) {
+        draft.push(
+            Step::PinRequest { number },
+            Branch::Requested,
+            format!("what was asked for is copy {number}"),
+        );
+    }
 }
 
 fn restore_wanted(draft: &mut Draft, wanted: &Wanted) -> Decision {
@@ -223,7 +237,10 @@ fn judge(draft: &mut Draft, record: &DataRecord) -> Decision {
 }
 
 fn after_healthy(draft: &mut Draft, record: &DataRecord, own: bool) {
-    let reason = format!("{} was healthy: back it up", words::data(record));
+    let reason = match draft.kept_copy_of(record) {
+        Some(number) => format!("{} was healthy, and copy {number} holds it", words::data(record)),
+        None => format!("{} was healthy: back it up", words::data(record)),
+    };
     draft.decide(Branch::OwnerHealthy, reason.clone());
     draft.back_up(record, Branch::OwnerHealthy, &reason);
     if own {

@@ -116,11 +116,12 @@ impl<'a> Inventory<'a> {
         let mut asides: Vec<_> = self.copies.iter().filter(|copy| copy.kind == CopyKind::Aside).collect();
         let mut count = asides.len();
         let mut bytes = asides.iter().fold(0u64, |sum, copy| sum.saturating_add(copy.bytes));
+        // The newest one stays, however full it is: what was moved aside a moment ago is not to be gone the next.
+        let newest = asides.iter().map(|copy| copy.number).max();
         asides.sort_by_key(|copy| (copy.same_as.is_none(), copy.number));
         asides.retain(|copy| {
             let over = count > self.policy.aside_max || bytes > self.policy.aside_max_bytes;
-            // The newest one stays even where it alone is over the cap in bytes: somebody may want to look at it.
-            let drop = over && count > 1 && !self.is_protected(copy);
+            let drop = over && Some(copy.number) != newest && !self.is_protected(copy);
             if drop {
                 count -= 1;
                 bytes = bytes.saturating_sub(copy.bytes);

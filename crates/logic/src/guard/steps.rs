@@ -41,6 +41,10 @@ pub enum Step {
         seq: Seq,
         deployment: DeploymentId,
     },
+    /// Settle which copy was asked for, before anything makes a newer one that the same words would name.
+    PinRequest {
+        number: Seq,
+    },
     /// The restore that an administrator asked for is done.
     ClearRequest,
 }
@@ -137,6 +141,13 @@ pub struct Plan {
     pub reason: String,
     pub steps: Vec<PlannedStep>,
     pub outcome: Outcome,
+}
+
+impl Plan {
+    /// Does it prepare a boot, or only bring something back?
+    pub fn records_boot(&self) -> bool {
+        self.steps.iter().any(|planned| planned.branch == Branch::EveryBoot)
+    }
 }
 
 impl fmt::Display for Branch {
