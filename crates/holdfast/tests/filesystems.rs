@@ -171,9 +171,6 @@ fn write_everything(root: &Path) {
     let capability = [0x01, 0, 0, 0x02, 0x00, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     attribute(&at("capable"), "security.capability", &capability);
 
-    acl(&write("with an ACL", b"acl"), &["-m", "u:12345:r--,g:54321:rw-,m::rwx"]);
-    acl(&at("two"), &["-m", "u:12345:rwx", "-m", "d:u:12345:r-x"]);
-
     for name in [&b"caf\xe9"[..], b"line\nbreak", b"-rf", b"\xff\xfe", &[b'n'; 255], b" ", b"*?[a]"] {
         fs::write(root.join(OsStr::from_bytes(name)), name).unwrap();
     }
@@ -228,6 +225,22 @@ fn settle(directory: &Path) {
     modified(directory, 1_650_000_000, 9);
 }
 
+/// Apart from all else: XFS shows each ACL as an attribute of its own as well, which no other file system has.
+fn write_acls(root: &Path) {
+    fs::create_dir(root).unwrap();
+    fs::write(root.join("file"), b"acl").unwrap();
+    fs::create_dir(root.join("directory")).unwrap();
+    acl(&root.join("file"), &["-m", "u:12345:r--,g:54321:rw-,m::rwx"]);
+    acl(&root.join("directory"), &["-m", "u:12345:rwx", "-m", "d:u:12345:r-x"]);
+}
+
+fn read_acls(root: &Path) -> String {
+    let said =
+        Command::new("getfacl").args(["-n", "file", "directory", "."]).current_dir(root).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    String::from_utf8_lossy(&said.stdout).into_owned()
+}
+
 const LEVELS: usize = 30;
 
 /// A path of more than 4096 bytes: it can only be reached step by step.
@@ -268,6 +281,9 @@ fn comes_back(setting: Setting) {
     device.pre_run(B1).ok();
     device.guard(B1, &["run", "--", "true"]).ok();
     write_everything(&device.data.join("tree"));
+    write_acls(&device.data.join("acls"));
+    let acls = read_acls(&device.data.join("acls"));
+    assert!(acls.contains("user:12345:r--") && acls.contains("default:user:12345:r-x"), "{acls}");
     same_everything(&expected, &device.data.join("tree"));
     mode(&device.data, 0o2751);
     lchown(&device.data, Some(12345), Some(54321)).unwrap();
@@ -279,9 +295,14 @@ fn comes_back(setting: Setting) {
     let [backup] = &copies[..] else { panic!("{copies:?}") };
     assert_eq!(backup.method, setting.method(), "{}", said.stderr);
     same_everything(&expected, &backup.path.join("tree"));
+    assert_eq!(read_acls(&backup.path.join("acls")), acls);
 
     device.guard(B2, &["run", "--", "true"]).ok();
-    let removed = Command::new("rm").arg("-rf").arg(device.data.join("tree")).status().unwrap();
+    let removed = Command::new("rm")
+        .arg("-rf")
+        .args([device.data.join("tree"), device.data.join("acls")])
+        .status()
+        .unwrap();
     assert!(removed.success());
     fs::write(device.data.join("other"), "of the one that was not healthy").unwrap();
     mode(&device.data, 0o700);
@@ -289,6 +310,7 @@ fn comes_back(setting: Setting) {
 
     device.pre_run(B3).ok();
     same_everything(&expected, &device.data.join("tree"));
+    assert_eq!(read_acls(&device.data.join("acls")), acls);
     assert!(!device.data.join("other").exists());
     let root = fs::metadata(&device.data).unwrap();
     use std::os::unix::fs::MetadataExt;
@@ -337,8 +359,17 @@ fn grows(setting: Setting) {
     let copies = device.copies(B3);
     let [backup] = &copies[..] else { panic!("{copies:?}") };
     let (copied, whole) = (fs::read(backup.path.join("growing")).unwrap(), fs::read(&growing).unwrap());
-    assert!(copied.len() >= 20_000 * line(0).len(), "less than there was when the backup began");
-    assert!(whole.starts_with(&copied), "the copy is no beginning of the file");
+    let same = copied.iter().zip(&whole).take_while(|(a, b)| a == b).count();
+    let rest = &copied[same..];
+    // A snapshot may know the length of the file before its last blocks: what btrfs has not written yet is zeros there.
+    let unwritten = setting.method() == "snapshot" && rest.iter().all(|byte| *byte == 0);
+    assert!(
+        rest.is_empty() || unwritten,
+        "the copy is no beginning of the file: {} bytes, other from {same}: {:?}",
+        copied.len(),
+        rest[..rest.len().min(60)].escape_ascii().to_string()
+    );
+    assert!(same >= 20_000 * line(0).len(), "less than there was when the backup began");
     device.tidy(B3).unwrap();
     // One command brings it back as it was copied.
     device.unhealthy(boot("b4", "d2", V14), 2);

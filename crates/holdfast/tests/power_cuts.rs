@@ -52,6 +52,8 @@ struct Scenario {
     in_boot: Boot,
     prepare: fn(&Device),
     command: fn(&Device) -> Vec<String>,
+    /// What is in the data when nothing interrupts it.
+    result: Option<u32>,
     /// What happens next: the power comes back with one of these, each with its own promise.
     next: &'static [(Boot, Promise)],
     /// After a kill, in the same boot.
@@ -74,6 +76,7 @@ const FIRST_BOOT: Scenario = Scenario {
     in_boot: boot("b1", "d1", V14),
     prepare: |_| {},
     command: |_| words(&["pre-run"]),
+    result: None,
     next: &[
         (boot("n1", "d1", V14), Promise { vouched: None, kept: &[], data: &[None] }),
         (boot("n1", "d2", V14), Promise { vouched: None, kept: &[], data: &[None] }),
@@ -95,6 +98,7 @@ const FIRST_BACKUP: Scenario = Scenario {
     in_boot: boot("b2", "d1", V14),
     prepare: |device| device.healthy(boot("b1", "d1", V14), 1),
     command: |_| words(&["pre-run"]),
+    result: Some(1),
     next: &[
         (boot("n1", "d1", V14), Promise { vouched: Some(1), kept: &[1], data: &[Some(1)] }),
         (boot("n1", "d2", V14), Promise { vouched: Some(1), kept: &[1], data: &[Some(1)] }),
@@ -111,6 +115,7 @@ const BACKUP_AGAIN: Scenario = Scenario {
         device.healthy(boot("b2", "d1", V14), 2);
     },
     command: |_| words(&["pre-run"]),
+    result: Some(2),
     next: &[(boot("n1", "d1", V14), Promise { vouched: Some(2), kept: &[1, 2], data: &[Some(2)] })],
     again: Promise { vouched: Some(2), kept: &[1, 2], data: &[Some(2)] },
     at_least: 40,
@@ -125,6 +130,7 @@ const BACKUP_OVER_A_RECYCLED_ONE: Scenario = Scenario {
         }
     },
     command: |_| words(&["pre-run"]),
+    result: Some(4),
     next: &[(boot("n1", "d1", V14), Promise { vouched: Some(4), kept: &[3, 4], data: &[Some(4)] })],
     again: Promise { vouched: Some(4), kept: &[3, 4], data: &[Some(4)] },
     at_least: 40,
@@ -138,6 +144,7 @@ const ROLLED_BACK: Scenario = Scenario {
         device.unhealthy(boot("b2", "d2", V14), 2);
     },
     command: |_| words(&["pre-run"]),
+    result: Some(1),
     next: &[
         (boot("n1", "d1", V14), Promise { vouched: Some(1), kept: &[1, 2], data: &[Some(1)] }),
         (boot("n1", "d2", V14), Promise { vouched: Some(1), kept: &[1, 2], data: &[Some(1), Some(2)] }),
@@ -151,6 +158,7 @@ const MIGRATION: Scenario = Scenario {
     in_boot: boot("b2", "d2", V15),
     prepare: |device| device.healthy(boot("b1", "d1", V14), 1),
     command: |_| words(&["pre-run"]),
+    result: Some(MIGRATED),
     next: &[
         (boot("n1", "d2", V15), Promise { vouched: Some(1), kept: &[1, MIGRATED], data: &[Some(MIGRATED)] }),
         (boot("n1", "d1", V14), Promise { vouched: Some(1), kept: &[1], data: &[Some(1)] }),
@@ -167,6 +175,7 @@ const WORKLOAD_STARTS: Scenario = Scenario {
         device.pre_run(boot("b2", "d1", V14)).ok();
     },
     command: |_| words(&["run", "--", "true"]),
+    result: Some(1),
     next: &[(boot("n1", "d1", V14), Promise { vouched: Some(1), kept: &[1], data: &[Some(1)] })],
     again: Promise { vouched: Some(1), kept: &[1], data: &[Some(1)] },
     at_least: 15,
@@ -182,6 +191,7 @@ const VERDICT_AND_RETENTION: Scenario = Scenario {
         device.works(boot("b5", "d1", V14), 5);
     },
     command: |_| words(&["persist-system-health", "--healthy"]),
+    result: Some(5),
     next: &[(boot("n1", "d1", V14), Promise { vouched: Some(4), kept: &[4, 5], data: &[Some(5)] })],
     again: Promise { vouched: Some(5), kept: &[4, 5], data: &[Some(5)] },
     at_least: 30,
@@ -198,6 +208,7 @@ const RESTORE_BY_HAND: Scenario = Scenario {
         let number = device.backup_of(boot("b2", "d1", V14), 1).number.to_string();
         words(&["backups", "restore", &number])
     },
+    result: Some(1),
     next: &[(boot("n1", "d1", V14), Promise { vouched: Some(2), kept: &[1, 2], data: &[Some(1), Some(2)] })],
     again: Promise { vouched: Some(2), kept: &[1, 2], data: &[Some(1), Some(2)] },
     at_least: 40,
@@ -215,6 +226,7 @@ const RESTORE_AT_NEXT_BOOT: Scenario = Scenario {
         device.guard(now, &["backups", "restore", &number, "--next-boot"]).ok();
     },
     command: |_| words(&["pre-run"]),
+    result: Some(1),
     next: &[(boot("n1", "d1", V14), Promise { vouched: Some(3), kept: &[1, 3], data: &[Some(1)] })],
     again: Promise { vouched: Some(3), kept: &[1, 3], data: &[Some(1)] },
     at_least: 40,
@@ -228,6 +240,7 @@ const START_CLEAN: Scenario = Scenario {
         device.unhealthy(boot("b2", "d1", V14), 2);
     },
     command: |_| words(&["pre-run"]),
+    result: None,
     next: &[
         (boot("n1", "d2", V14), Promise { vouched: Some(1), kept: &[1, 2], data: &[None] }),
         (boot("n1", "d1", V14), Promise { vouched: Some(1), kept: &[1, 2], data: &[None, Some(2)] }),
@@ -278,6 +291,7 @@ fn cut_everywhere(disk: Disk, scenario: &Scenario) {
 
     let whole = Trace::run(command(), &[&root]);
     assert!(whole.status.success(), "{}", whole.stderr);
+    assert_eq!(device.pristine.generation(&device.data), Ok(scenario.result), "{}", whole.stderr);
     let points = whole.calls.len();
     assert!(points >= scenario.at_least, "only {points} points in {:?}", scenario.name);
     let expected = comparable(&whole.calls);
@@ -307,8 +321,9 @@ fn cut_everywhere(disk: Disk, scenario: &Scenario) {
                 Cut::Kill => scenario.in_boot,
             };
             cut_at += 1;
-            let restart = (cut == Cut::Kill && arguments[0] != "pre-run").then_some(&arguments[..]);
-            if let Err(why) = go_on(&device, next, restart, promise) {
+            let again = cut == Cut::Kill && arguments[0] != "pre-run";
+            let again = again.then_some((&arguments[..], scenario.result));
+            if let Err(why) = go_on(&device, next, again, promise) {
                 let call = n.checked_sub(1).map_or("before the first call".into(), |n| expected[n].clone());
                 broken.push(format!("{cut:?} at {n} of {points}\n   {call}\n   {why}"));
             }

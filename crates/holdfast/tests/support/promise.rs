@@ -30,24 +30,30 @@ pub fn comparable(calls: &[Call]) -> Vec<String> {
     calls.iter().map(plain).collect()
 }
 
-/// What a device does after the cut, and what must be true then.
-pub fn go_on(device: &Device, next: Boot, restart: Option<&[&str]>, promise: &Promise) -> Result<(), String> {
+/// What a device does after the cut, and what must be true then. `again`: the command that was cut runs once more, and
+/// leaves this.
+pub fn go_on(
+    device: &Device,
+    next: Boot,
+    again: Option<(&[&str], Option<u32>)>,
+    promise: &Promise,
+) -> Result<(), String> {
     let first = device.pre_run(next);
     if first.code != 0 {
         return Err(format!("pre-run ended with {}: {}", first.code, first.stderr));
     }
-    let found = device.pristine.generation(&device.data)?;
+    let mut found = device.pristine.generation(&device.data)?;
     if !promise.data.contains(&found) {
         return Err(format!("the data is {found:?}, and may be {:?}: {}", promise.data, first.stderr));
     }
-    if let Some(arguments) = restart {
+    if let Some((arguments, result)) = again {
         let said = device.guard(next, arguments);
         if said.code != 0 {
             return Err(format!("{arguments:?} again ended with {}: {}", said.code, said.stderr));
         }
-        let found = device.pristine.generation(&device.data)?;
-        if !promise.data.contains(&found) {
-            return Err(format!("{arguments:?} again made the data {found:?}"));
+        found = device.pristine.generation(&device.data)?;
+        if found != result {
+            return Err(format!("{arguments:?} again made the data {found:?} instead of {result:?}"));
         }
     }
     device.tidy(next)?;
