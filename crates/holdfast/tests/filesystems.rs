@@ -413,7 +413,7 @@ on_every_setting! {
 /// Where data can't change places by one rename, every call is a point at which it may stop: by `kill -9`, and by the
 /// power of both disks.
 fn cut_everywhere(setting: Setting, prepare: fn(&Device), now: Boot, next: &Promise) {
-    assert!(!cfg!(debug_assertions), "the binary that ships is what is cut: run with --release");
+    support::require_release();
     let Machine { device, disks, _mount_point } = machine(setting);
     prepare(&device);
     let images: Vec<Image> = disks.iter().map(ScratchFs::snapshot_image).collect();

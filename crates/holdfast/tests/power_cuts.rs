@@ -278,7 +278,7 @@ fn device_on(disk: Disk, root: &Path) -> Device {
 
 /// Every point of one scenario on one disk, with every way to go on.
 fn cut_everywhere(disk: Disk, scenario: &Scenario) {
-    assert!(!cfg!(debug_assertions), "the binary that ships is what is cut: run with --release");
+    support::require_release();
     support::require_root();
     let mut scratch = ScratchFs::new(disk.kind(), disk.kind().smallest());
     let root = scratch.path().to_owned();

@@ -253,3 +253,10 @@ pub fn names(dir: &Path) -> Vec<String> {
 pub fn require_root() {
     assert!(rustix::process::geteuid().is_root(), "needs root: run the tests with sudo (make test does)");
 }
+
+/// The points of another build say nothing about the binary that ships.
+pub fn require_release() {
+    if cfg!(debug_assertions) {
+        panic!("the binary that ships is what is cut: run with --release");
+    }
+}
