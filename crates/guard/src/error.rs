@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use logic::exit::Exit;
-use logic::guard::Block;
+use logic::guard::{Block, NotReady};
 
 use crate::host;
 
@@ -39,10 +39,8 @@ pub enum Error {
     Locked { holder: String },
     #[error("the workload is running ({holder})")]
     WorkloadRuns { holder: String },
-    #[error("pre-run has not prepared this boot")]
-    NotPrepared,
-    #[error("an interrupted operation has not been finished")]
-    Unfinished,
+    #[error("the workload may not start: {0}")]
+    NotReady(NotReady),
     #[error("{what}")]
     NotFound { what: String, hint: String },
     #[error("{what}")]
@@ -84,7 +82,7 @@ impl Error {
             Self::Migration { .. } => Exit::MigrationFailed,
             Self::Blocked(block) => block.rule.exit(),
             Self::Locked { .. } | Self::WorkloadRuns { .. } => Exit::TryAgain,
-            Self::NotPrepared | Self::Unfinished | Self::Refused { .. } => Exit::Refused,
+            Self::NotReady(_) | Self::Refused { .. } => Exit::Refused,
             Self::NotFound { .. } => Exit::NotFound,
             Self::Exec { .. } => Exit::Unexpected,
             Self::Host(host::Error::Run { source: host::RunError::TimedOut { .. }, .. }) => Exit::TimedOut,
@@ -118,10 +116,11 @@ impl Error {
             Self::Blocked(block) => block.way_out.clone(),
             Self::Locked { .. } => "wait until it is done and try again".to_owned(),
             Self::WorkloadRuns { .. } => "stop the workload first".to_owned(),
-            Self::NotPrepared => "run `holdfast guard pre-run` first \
-                                  (`systemctl restart holdfast-guard-pre-run.service`)"
-                .to_owned(),
-            Self::Unfinished => "`holdfast guard pre-run` finishes or undoes it".to_owned(),
+            Self::NotReady(_) => {
+                "run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it \
+                                  mends that, or says what does"
+                    .to_owned()
+            }
             Self::NotFound { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Exec { .. } => "check the program's name and that it is executable".to_owned(),
             Self::Host(error) => error.hint(),

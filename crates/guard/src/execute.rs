@@ -119,12 +119,6 @@ impl<'a> Executor<'a> {
         &mut self.survey.health
     }
 
-    /// An administrator's restore: the steps, without a verdict on the boot.
-    pub fn prepare_restore(&mut self, plan: &Plan) -> Result<()> {
-        self.seq = plan.seq;
-        self.carry_out(&plan.steps)
-    }
-
     /// What was moved aside by a rename was not measured then; retention wants to know how large it is.
     pub fn measure_asides(&mut self) -> Result<()> {
         let records = self.device.layout.records();
@@ -143,7 +137,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// `pre-run`: all steps, then the verdict on whether the workload may start.
+    /// All steps, then the verdict on whether the workload may start.
     pub fn prepare(&mut self, plan: &Plan) -> Result<()> {
         self.seq = plan.seq;
         if let Err(error) = self.carry_out(&plan.steps) {

@@ -5,8 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use disk::Lock;
-use logic::guard::{Data, DataRecord, DataState, Owner, Plan, PreRun, Recorded, plan};
-use logic::version::{Fit, fit};
+use logic::guard::{DataRecord, DataState, Owner, Plan, may_start, plan};
 
 use crate::device::Device;
 use crate::error::{Doing, Error, Result, While};
@@ -27,7 +26,7 @@ pub fn pre_run(device: &Device, witness: &dyn Witness, planned: impl FnOnce(&Pla
 pub fn run(device: &Device, command: &[OsString], witness: &dyn Witness) -> Result<()> {
     let run_lock = {
         let mut executor = Executor::open_patiently(device, witness)?;
-        let seq = may_run(device, &executor)?;
+        let seq = may_start(&executor.survey().observed).map_err(Error::NotReady)?;
         // First: data on which a workload runs already must not change hands.
         let run_lock = hold_run_lock(device)?;
         executor.set_seq(seq);
@@ -43,33 +42,6 @@ pub fn run(device: &Device, command: &[OsString], witness: &dyn Witness) -> Resu
     let _lock = run_lock;
     let source = Command::new(program).args(args).exec();
     Err(Error::Exec { program: program.to_string_lossy().into_owned(), source })
-}
-
-fn may_run(device: &Device, executor: &Executor) -> Result<u64> {
-    let seen = &executor.survey().observed;
-    let boot = seen.boots.find(&device.boot, &device.host.booted).ok_or(Error::NotPrepared)?;
-    if boot.pre_run != PreRun::Ready {
-        return Err(Error::NotPrepared);
-    }
-    if seen.unfinished.is_some() {
-        return Err(Error::Unfinished);
-    }
-    match &seen.data {
-        Data::Absent => Ok(boot.seq),
-        Data::Present(Recorded::Known(DataRecord { state: DataState::Ok, version, .. })) => {
-            // The same check as in the plan, without its blocks: only data that needs nothing may be run on.
-            match fit(version, &device.program, device.policy.max_skew, &device.policy.blocked) {
-                Fit::AsIs => Ok(boot.seq),
-                _ => Err(Error::Refused {
-                    what: format!("the data is of {version}, the program is {}", device.program),
-                    hint: "`holdfast guard pre-run` migrates it or says why it can't be".to_owned(),
-                }),
-            }
-        }
-        // A boot that started clean may have left files without a record if it was cut off right here.
-        Data::Present(Recorded::Missing) if boot.ran => Ok(boot.seq),
-        Data::Present(_) => Err(Error::NotPrepared),
-    }
 }
 
 /// From here on the data is this boot's.

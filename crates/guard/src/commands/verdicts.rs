@@ -11,9 +11,10 @@ use crate::health::{CheckResult, Ending, Outcome, Period, Report, Verdict};
 
 /// The number of this boot in the record; entered now if `pre-run` never got that far.
 fn this_boot(device: &Device, executor: &mut Executor) -> Seq {
-    let plan_number = logic::guard::plan(&executor.survey().observed).seq;
+    let next = executor.survey().observed.next_number();
     let boots = &mut executor.health_mut().boots;
-    boots.enter(plan_number, &device.boot, &device.host.booted, &clock::now())
+    let known = boots.find(&device.boot, &device.host.booted).map(|boot| boot.seq);
+    known.unwrap_or_else(|| boots.enter(next, &device.boot, &device.host.booted, &clock::now()))
 }
 
 fn refuse_damaged(survey: &Survey) -> Result<()> {

@@ -203,10 +203,10 @@ impl Verb {
         match self {
             Self::PreRun { dry_run: true } => {
                 let survey = device.survey()?;
-                output::show(&PlanView::new(plan(&survey.observed), true), format)?;
+                output::show(&PlanView::new(&plan(&survey.observed), true), format)?;
             }
             Self::PreRun { dry_run: false } => {
-                commands::pre_run(device, console, |plan| show_plan(plan, format))?;
+                commands::pre_run(device, console, |plan| show_plan(&PlanView::new(plan, false), format))?;
             }
             Self::Run { command } => commands::run(device, command, console)?,
             Self::Healthcheck { timeout } => return healthcheck(settings, device, *timeout, console, format),
@@ -260,9 +260,11 @@ impl BackupsVerb {
                     console.say("the next boot restores it; `holdfast guard backups restore --cancel` takes that back");
                 } else if *dry_run {
                     let plan = commands::plan_of_restore(device, &wanted)?;
-                    output::show(&PlanView::new(plan, true), format)?;
+                    output::show(&PlanView::new(&plan, true), format)?;
                 } else {
-                    commands::restore(device, &wanted, console, |plan| show_plan(plan, format))?;
+                    commands::restore(device, &wanted, console, |plan| {
+                        show_plan(&PlanView::new(plan, false), format);
+                    })?;
                 }
             }
             Self::Prune { dry_run } => {
@@ -280,9 +282,9 @@ impl BackupsVerb {
     }
 }
 
-fn show_plan(plan: &logic::guard::Plan, format: Format) {
+fn show_plan(plan: &PlanView, format: Format) {
     // A plan that can't be printed is still carried out: a boot must not depend on its terminal.
-    let _ = output::show(&PlanView::new(plan.clone(), false), format);
+    let _ = output::show(plan, format);
 }
 
 /// A healthy verdict is recorded by now; what follows is housekeeping, and its failure no reason for a red boot.

@@ -7,9 +7,7 @@ use ::guard::health;
 use ::guard::host::Found;
 use ::guard::records::actions::{self, Action};
 use ::guard::records::copy_file::CopyFile;
-use logic::guard::{
-    Boot, Branch, CopyRecord, Data, DataState, Outcome, Place, Plan, Recorded, RestoreRequest,
-};
+use logic::guard::{Boot, CopyRecord, Data, DataState, Outcome, Place, Plan, Recorded, RestoreRequest};
 use logic::host::DeploymentId;
 use logic::version::Version;
 use serde::Serialize;
@@ -25,8 +23,8 @@ pub struct PlanView {
 }
 
 impl PlanView {
-    pub fn new(plan: Plan, dry_run: bool) -> Self {
-        Self { dry_run, plan }
+    pub fn new(plan: &Plan, dry_run: bool) -> Self {
+        Self { dry_run, plan: plan.clone() }
     }
 }
 
@@ -40,8 +38,6 @@ impl Show for PlanView {
             text.push_str(&format!("  {}. {:<18} {}\n", number + 1, name_of(&planned.step), planned.reason));
         }
         match &plan.outcome {
-            // An administrator's restore says nothing about this boot.
-            Outcome::Allow if plan.branch == Branch::Requested && !plan.records_boot() => {}
             Outcome::Allow => text.push_str("the workload may start\n"),
             Outcome::Block(block) => {
                 text.push_str(&format!("blocked ({}): {}\n", block.rule, block.why));

@@ -24,7 +24,8 @@ expect copy rhel-d1 etcd=one
 guard backups restore rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. backup             the data of rhel-d2 (boot <n>) is good data: keep it before it is replaced
     |   3. restore            an administrator asked for copy <n> of rhel-d1
+    | the workload may start
 expect data etcd=one

@@ -17,8 +17,8 @@ pre-run -> 5 owner-healthy
 expect said in the way
 expect version 4.14.0 rhel-d1
 run etcd=two -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 expect data etcd=one
 expect version 4.14.0 rhel-d1

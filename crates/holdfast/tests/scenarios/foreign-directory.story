@@ -48,8 +48,9 @@ guard backups adopt rhel-d7 --healthy -> 0
 guard backups restore rhel-d7 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d7
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. backup             the data of rhel-d2 (boot <n>) is good data: keep it before it is replaced
     |   3. restore            an administrator asked for copy <n> of rhel-d7
+    | the workload may start
 expect data etcd=seven
 expect version 4.14.0 rhel-d7

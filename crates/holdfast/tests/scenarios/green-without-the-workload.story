@@ -13,8 +13,8 @@ pre-run -> 4 owner-healthy
     | error: the program 4.16.0 is more than 1 minor version ahead of the data (4.14.0)
     | hint: go through the versions between, or set `max-skew` if the workload allows it
 run etcd=two -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 guard healthcheck -> 12
     | CHECK            KIND     NEED       OUTCOME   DETAIL
     | 40_workload.sh   script   required   passed

@@ -44,8 +44,8 @@ pre-run -> 8 damaged-record
     | error: health.json and its second copy can't be understood (expected value at line 1 column 1); the data was not touched
     | hint: repair health.json, or move it away to begin a new record: `holdfast guard backups list` shows what can be restored
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 system unhealthy -> 8
     | error: health.json can't be understood: expected value at line 1 column 1
     | hint: repair health.json or move it away

@@ -16,8 +16,8 @@ expect version 4.14.0 rhel-d2 migrating
 expect data etcd=half
 expect copy rhel-d1 etcd=one of 4.14.0 rhel-d1
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 
 boot rhel-d1 4.14.0 beside rhel-d2
 unset migration.command

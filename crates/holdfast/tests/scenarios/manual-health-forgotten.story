@@ -18,7 +18,9 @@ expect copy unhealthy__rhel-d1 etcd=one of 4.14.0 rhel-d1
 guard backups restore unhealthy__rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. restore            an administrator asked for copy <n> of rhel-d1
+    |   1. record-boot        every boot is recorded before anything else happens
+    |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | the workload may start
 expect data etcd=one
 expect version 4.14.0 rhel-d1
 run etcd=two -> 0

@@ -25,8 +25,8 @@ pre-run -> 6 requested
     | error: copy <n> is not what it was when it was made: 3 entries instead of 4
     | hint: `holdfast guard backups verify 3` says what is wrong, `holdfast guard backups list` shows what else there is
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 expect version 4.14.0 rhel-d1
 expect data etcd=broken

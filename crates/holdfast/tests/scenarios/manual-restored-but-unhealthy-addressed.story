@@ -17,8 +17,9 @@ expect health rhel-d1 unhealthy unhealthy
 guard backups restore -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | the workload may start
 expect data etcd=one
 expect version 4.14.0 rhel-d1
 expect backups health.json rhel-d1/ unhealthy__rhel-d1/

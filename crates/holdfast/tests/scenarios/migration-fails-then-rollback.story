@@ -15,8 +15,8 @@ pre-run -> 7 owner-healthy
     | hint: the next boot returns to the base backup by itself and tries again; `holdfast guard history` shows what the migration printed
 expect version 4.14.0 rhel-d2 failed
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 7

@@ -13,8 +13,8 @@ pre-run -> 4 staged-over-unhealthy
     | hint: if the data of rhel-d1 is good, `holdfast guard mark-deploy-as-healthy rhel-d1 --reason TEXT`; `holdfast guard backups restore N` brings back a copy; or move the data directory away to start clean
 expect data etcd=one
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 expect backups health.json
 guard mark-deploy-as-healthy rhel-d1 --reason "was fine" -> 0
     | rhel-d1 is marked healthy (boot <n>)

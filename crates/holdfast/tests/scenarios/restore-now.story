@@ -23,27 +23,31 @@ guard backups restore rhel-d9 -> 3
 guard backups restore --dry-run 3 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | the workload may start
 expect data etcd=two
 guard backups restore 3 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | the workload may start
 expect data etcd=one
 expect copy unhealthy__rhel-d2 etcd=two
 guard backups restore unhealthy__rhel-d2 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d2
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d2
+    | the workload may start
 expect data etcd=two
 guard backups restore rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | the workload may start
 expect data etcd=one
 
 # The workload holds its lock for as long as it runs.

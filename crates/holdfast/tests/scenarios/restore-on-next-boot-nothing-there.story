@@ -13,8 +13,8 @@ pre-run -> 4 requested
     | hint: `holdfast guard backups list` shows what there is; `holdfast guard backups restore --cancel` takes the request back
 expect data etcd=one
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 guard backups restore --cancel -> 0
 pre-run -> 0 owner-healthy
     | the data of rhel-d1 (boot <n>) was healthy: back it up

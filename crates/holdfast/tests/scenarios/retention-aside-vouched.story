@@ -36,6 +36,9 @@ expect copy unhealthy__rhel-d1 etcd=one of 4.14.0 rhel-d1
 guard backups restore unhealthy__rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    |   3. backup             the data of rhel-d1 (boot <n>) was healthy: back it up
+    |   4. discard            more data was moved aside than the limits allow
+    | the workload may start
 expect data etcd=one

@@ -23,8 +23,8 @@ expect data etcd=two
 expect version 4.15.0 rhel-d2
 expect copy rhel-d2 etcd=two of 4.15.0 rhel-d2
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 boot rhel-d2 4.15.0 beside rhel-d1
 pre-run -> 0 owner-healthy

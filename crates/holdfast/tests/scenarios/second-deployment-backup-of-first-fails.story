@@ -16,8 +16,8 @@ pre-run -> 5 owner-healthy
     | error: not enough room: <n> bytes and 5 files are to be written below $BACKUPS/.staging, <n> bytes are free
     | hint: free some space on the file system of $BACKUPS/.staging: `holdfast guard backups list` shows what guard keeps there, `holdfast guard backups prune` removes what is no longer needed
 run etcd=two -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 expect version 4.14.0 rhel-d1
 expect health rhel-d2 unhealthy unhealthy; rhel-d1 healthy healthy

@@ -21,8 +21,9 @@ expect copy rhel-abc.10 etcd=ten of 4.14.0 rhel-abc.10
 guard backups restore rhel-abc.1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-abc.1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-abc.1
+    | the workload may start
 expect data etcd=one
 guard backups restore rhel-abc. -> 3
     | error: a restore of a backup of rhel-abc. was asked for, and there is none

@@ -7,8 +7,8 @@ run etcd=one -> 0
 green
 soft-reboot rhel-d2 4.14.0 beside rhel-d1
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 pre-run -> 0 owner-healthy
     | the data of rhel-d1 (boot <n>) was healthy: back it up
     | - backup as rhel-d1

@@ -19,5 +19,5 @@ pre-run -> 4 always-unhealthy-retry
     | hint: `holdfast guard backups list` shows what there is and `holdfast guard backups restore N` brings it back; if the data in place is good, `holdfast guard mark-deploy-as-healthy ID --reason TEXT`
 expect data etcd=two
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does

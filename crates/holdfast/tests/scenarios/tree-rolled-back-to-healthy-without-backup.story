@@ -21,8 +21,8 @@ pre-run -> 4 rolled-back-to-healthy
 expect data etcd=two
 expect version 4.14.0 rhel-d2
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 guard mark-deploy-as-healthy rhel-d2 --reason "looked at it" -> 0
     | rhel-d2 is marked healthy (boot <n>)

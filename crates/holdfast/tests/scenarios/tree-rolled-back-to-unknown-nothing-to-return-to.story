@@ -19,10 +19,11 @@ expect data etcd=two
 guard backups restore unhealthy__rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | the workload may start
 expect data etcd=one
 pre-run -> 0
-    | the data of rhel-d1 (boot <n>) got no verdict, and the same deployment boots again
+    | this boot was prepared before; what follows is checked again
 run -> 0
 green

@@ -19,20 +19,25 @@ pre-run -> 0 owner-healthy
 guard backups restore rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | blocked (migration-needed): the data is of an older version than the booted program and was not migrated
+    | way out: boot the deployment that it belongs to, or migrate it: `holdfast guard pre-run`
 expect data etcd=one
 guard backups restore rhel-d2 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d2
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d2
+    | the workload may start
 expect data etcd=two
 guard backups restore rhel-d1 -> 0
     | branch   requested
     | reason   an administrator asked for copy <n> of rhel-d1
-    |   1. record-boot        what this boot was prepared for is replaced: it must be prepared again
+    |   1. record-boot        every boot is recorded before anything else happens
     |   2. restore            an administrator asked for copy <n> of rhel-d1
+    | blocked (migration-needed): the data is of an older version than the booted program and was not migrated
+    | way out: boot the deployment that it belongs to, or migrate it: `holdfast guard pre-run`
 expect data etcd=one
 expect version 4.14.0 rhel-d1
 guard backups list -> 0

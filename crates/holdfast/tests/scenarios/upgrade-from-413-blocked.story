@@ -12,8 +12,8 @@ expect version 4.13 4.13
 expect data etcd=old
 expect copy 4.13 etcd=old of 4.13 4.13
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 expect data etcd=old
 expect health rhel-d1 unhealthy unhealthy

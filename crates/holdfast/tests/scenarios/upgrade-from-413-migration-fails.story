@@ -13,8 +13,8 @@ pre-run -> 7 no-record-assumed
 expect said no space in etcd
 expect version 4.13 rhel-d1 failed
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 
 boot rhel-d1 4.14.0 beside rhel-d0

@@ -13,8 +13,8 @@ pre-run -> 4 owner-healthy
     | hint: boot a deployment with 4.15.0 or newer, or bring back data that fits: `holdfast guard backups list`, then `holdfast guard backups restore N`
 expect version 4.15.0 rhel-d1
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 boot rhel-d3 3.99.0 beside rhel-d1
 pre-run -> 4
     | the data of rhel-d1 (boot <n>) was healthy, and copy <n> holds it

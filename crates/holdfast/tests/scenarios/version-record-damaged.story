@@ -37,8 +37,8 @@ pre-run -> 8 damaged-record
     | error: version.json and its second copy can't be understood (expected value at line 1 column 1); the data was not touched
     | hint: look at version.json in the data directory; `holdfast guard adopt --version V` writes it anew, `holdfast guard backups restore` brings back a backup
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 expect data etcd=three
 boot rhel-d2 4.14.0 beside rhel-d1

@@ -18,8 +18,8 @@ pre-run -> 4 foreign-data
     | error: the data directory has no version.json although guard has kept records before: this data came from somewhere else and was left as it is
     | hint: `holdfast guard adopt --version V` takes it over as data of version V; `holdfast guard backups restore` brings back a backup instead
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 expect data etcd=foreign
 expect version none
 expect copy rhel-d1 etcd=one

@@ -14,8 +14,8 @@ pre-run -> 4 owner-healthy
 expect version 4.14.0 rhel-d1
 expect data etcd=one
 run -> 4
-    | error: pre-run has not prepared this boot
-    | hint: run `holdfast guard pre-run` first (`systemctl restart holdfast-guard-pre-run.service`)
+    | error: the workload may not start: this boot has not been prepared
+    | hint: run `holdfast guard pre-run` (`systemctl restart holdfast-guard-pre-run.service`): it mends that, or says what does
 red
 boot rhel-d2 4.16.0 beside rhel-d1
 pre-run -> 4

@@ -340,18 +340,6 @@ impl<'a> Draft<'a> {
         self.steps.extend(steps);
     }
 
-    /// The plan of something that is no boot. A boot that is on record has to be prepared anew after it, under another
-    /// number; one that is not stays unrecorded.
-    pub fn finish_aside_from_boots(mut self) -> Plan {
-        if self.seen.boots.find(&self.seen.boot, &self.seen.host.booted).is_some() {
-            let step = Step::RecordBoot { seq: self.seq };
-            let reason = "what this boot was prepared for is replaced: it must be prepared again".to_owned();
-            self.steps.insert(0, PlannedStep { step, branch: Branch::Requested, reason });
-        }
-        let (branch, reason) = (self.branch, self.reason);
-        Plan { seq: self.seq, branch, reason, steps: self.steps, outcome: Outcome::Allow }
-    }
-
     pub fn finish(mut self, outcome: Outcome) -> Plan {
         let prepared = self.is_prepared() && self.steps.is_empty();
         if !prepared && self.branch != Branch::DamagedRecord {

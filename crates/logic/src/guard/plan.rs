@@ -13,7 +13,7 @@ use super::observed::{Metadata, Observed, StagedOverUnhealthy, Wanted};
 use super::steps::{Block, Branch, Outcome, Plan, Step};
 use super::words;
 use crate::host::DeploymentId;
-use crate::version::{Fit, fit};
+use crate::version::{Fit, Misfit, fit};
 
 type Decision = Result<(), Block>;
 
@@ -32,7 +32,8 @@ pub fn plan(seen: &Observed) -> Plan {
     draft.finish(decision.map_or_else(Outcome::Block, |()| Outcome::Allow))
 }
 
-/// An administrator wants a copy back now. Nothing is checked against the booted version: the next `pre-run` does.
+/// An administrator wants a copy back now, in the middle of a boot: a boot of its own from here on. The data is not
+/// judged, since somebody chose it; nor is it migrated, since that somebody may be about to boot what it belongs to.
 pub fn plan_restore(seen: &Observed, wanted: &Wanted) -> Result<Plan, Block> {
     if let Metadata::Damaged { file, why } = &seen.metadata {
         return Err(words::metadata_damaged(file, why));
@@ -40,8 +41,14 @@ pub fn plan_restore(seen: &Observed, wanted: &Wanted) -> Result<Plan, Block> {
     let mut draft = Draft::replacing(seen);
     draft.recover();
     restore_wanted(&mut draft, wanted)?;
+    keep_what_is_owed(&mut draft);
     draft.cap_asides();
-    Ok(draft.finish_aside_from_boots())
+    let outcome = match version_fit(&draft) {
+        Fit::AsIs => Outcome::Allow,
+        Fit::AfterMigration => Outcome::Block(words::migration_needed()),
+        Fit::Refused(misfit) => Outcome::Block(refusal(&draft, misfit)),
+    };
+    Ok(draft.finish(outcome))
 }
 
 fn fit_data(draft: &mut Draft) -> Decision {
@@ -411,22 +418,31 @@ fn newest_readable(draft: &Draft) -> Option<CopyRecord> {
     draft.copies.vouched(&draft.boots).filter(readable).max_by_key(|copy| copy.age()).cloned()
 }
 
+/// How the booted program gets along with the data in place. No data fits everything.
+fn version_fit(draft: &Draft) -> Fit {
+    let policy = &draft.seen.policy;
+    draft.data.record().map_or(Fit::AsIs, |record| {
+        fit(&record.version, &draft.seen.program, policy.max_skew, &policy.blocked)
+    })
+}
+
+fn refusal(draft: &Draft, misfit: Misfit) -> Block {
+    let data = draft.data.record().map_or(&draft.seen.program, |record| &record.version);
+    words::misfit(misfit, data, &draft.seen.program, draft.seen.policy.max_skew)
+}
+
 fn check_version(draft: &mut Draft) -> Decision {
-    let Some(record) = draft.data.record().cloned() else {
-        return Ok(());
-    };
-    let (policy, program) = (&draft.seen.policy, &draft.seen.program);
-    match fit(&record.version, program, policy.max_skew, &policy.blocked) {
-        Fit::AsIs => Ok(()),
-        Fit::Refused(misfit) => Err(words::misfit(misfit, &record.version, program, policy.max_skew)),
-        Fit::AfterMigration => {
+    match (version_fit(draft), draft.data.record().cloned()) {
+        (Fit::Refused(misfit), _) => Err(refusal(draft, misfit)),
+        (Fit::AfterMigration, Some(record)) => {
             let base = draft.back_up(&record, Branch::VersionCheck, "a migration starts from a backup");
-            let from = &record.version;
+            let (from, program) = (&record.version, &draft.seen.program);
             let reason = format!(
                 "the data is of {from}, the program is {program}: migrate, starting from backup {base}"
             );
             draft.migrate(from, program, base, &reason);
             Ok(())
         }
+        _ => Ok(()),
     }
 }

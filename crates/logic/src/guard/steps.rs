@@ -96,6 +96,7 @@ pub enum Rule {
     NoBackupToReturnTo,
     StagedOverUnhealthy,
     RequestedBackupMissing,
+    MigrationNeeded,
 }
 
 impl Rule {
@@ -141,13 +142,6 @@ pub struct Plan {
     pub reason: String,
     pub steps: Vec<PlannedStep>,
     pub outcome: Outcome,
-}
-
-impl Plan {
-    /// Does it prepare a boot, or only bring something back?
-    pub fn records_boot(&self) -> bool {
-        self.steps.iter().any(|planned| planned.branch == Branch::EveryBoot)
-    }
 }
 
 impl fmt::Display for Branch {

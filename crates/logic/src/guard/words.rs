@@ -84,6 +84,14 @@ pub(super) fn requested_backup_missing(wanted: &Wanted, booted: &DeploymentId) -
     }
 }
 
+pub(super) fn migration_needed() -> Block {
+    Block {
+        rule: Rule::MigrationNeeded,
+        why: "the data is of an older version than the booted program and was not migrated".to_owned(),
+        way_out: "boot the deployment that it belongs to, or migrate it: `holdfast guard pre-run`".to_owned(),
+    }
+}
+
 pub(super) fn misfit(misfit: Misfit, data: &Version, program: &Version, max_skew: u32) -> Block {
     let (rule, why) = match misfit {
         Misfit::ProgramOlder => (
