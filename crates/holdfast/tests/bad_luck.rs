@@ -268,7 +268,7 @@ fn a_file_that_cannot_be_read_is_named_and_stops_the_backup() {
     std::os::unix::fs::chown(device.data.join("secret"), Some(65534), Some(65534)).unwrap();
     as_nobody(B1, &["persist-system-health", "--healthy"]).ok();
     let frozen = Frozen::of(&device, &[]);
-    fs::set_permissions(device.data.join("secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(device.data.join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
     as_nobody(B2, &["pre-run"]).failed(BACKUP_FAILED, &["data/secret", "not permitted"]);
     fs::set_permissions(device.data.join("secret"), fs::Permissions::from_mode(0o644)).unwrap();
     frozen.is_untouched();
