@@ -3,13 +3,16 @@
 //! Architecture invariant: there are no choices here. What to do was decided in `logic`; how to do it safely on this
 //! file system is all that is left.
 
+mod build;
+mod places;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use disk::durable::{exchange_durably, rename_durably, sweep_temporaries, sync_dir, sync_fs, write_durably};
-use disk::tree::{self, Copied, CopyOptions, Manifest, Progress};
+use disk::durable::{sweep_temporaries, sync_dir, sync_fs, write_durably};
+use disk::tree::{self, Copied, Manifest, Progress};
 use disk::{Journal, Lock};
 use logic::exit::Exit;
 use logic::guard::{
@@ -19,7 +22,7 @@ use logic::guard::{
 use logic::version::Version;
 
 use crate::clock;
-use crate::device::{Device, JournalEntry, Survey, TreeMark, exists};
+use crate::device::{Device, JournalEntry, Survey, exists};
 use crate::error::{Doing, Error, Result, While};
 use crate::records::actions::{self, Action};
 use crate::records::copy_file::{self, CopyFile};
@@ -265,114 +268,6 @@ impl<'a> Executor<'a> {
         self.journal.append(&JournalEntry::Begin(Box::new(operation.clone()))).during(doing(operation))
     }
 
-    /// Copies the data, or brings a recycled tree up to date with it.
-    fn build_backup(&mut self, to: &Place) -> Result<()> {
-        let layout = &self.device.layout;
-        let (from, to) = (layout.data.clone(), layout.path(to));
-        let options = self.copy_options();
-        let recycled = exists(&to).then(|| self.recycled_manifest()).flatten();
-        let copied = match recycled {
-            Some(manifest) => tree::update(&from, &to, &manifest, &options, &self.watch()),
-            None => {
-                tree::remove(&to).during(Doing::Backup)?;
-                self.check_room(Doing::Backup, &from, &layout.staging())?;
-                tree::copy(&from, &to, &options, &self.watch())
-            }
-        };
-        let copied = copied.during(Doing::Backup)?;
-        self.report(&copied);
-        self.built = Some(copied);
-        Ok(())
-    }
-
-    /// The list of files of the generation that was given up for this backup.
-    fn recycled_manifest(&self) -> Option<Manifest> {
-        let journal = Journal::<JournalEntry>::read(&self.device.layout.journal()).ok()?;
-        let old = journal.into_iter().find_map(|entry| match entry {
-            JournalEntry::Begin(operation) => match *operation {
-                Operation::Backup { recycle, .. } => recycle,
-                _ => None,
-            },
-            _ => None,
-        })?;
-        Manifest::load(&copy_file::manifest_path(&self.device.layout.records(), old.number)).ok().flatten()
-    }
-
-    /// Which copy the restore under way is of.
-    fn restored_number(&self) -> Seq {
-        let journal = Journal::<JournalEntry>::read(&self.device.layout.journal()).unwrap_or_default();
-        let number = journal.into_iter().find_map(|entry| match entry {
-            JournalEntry::Begin(operation) => match *operation {
-                Operation::Restore { source, .. } => Some(source),
-                _ => None,
-            },
-            _ => None,
-        });
-        number.unwrap_or_default()
-    }
-
-    /// Copies a copy beside the data, and makes sure that it is what was once backed up.
-    fn build_incoming(&mut self, from: &Place, to: &Place) -> Result<()> {
-        let layout = &self.device.layout;
-        let number = self.restored_number();
-        // As it is now: an earlier step of the same plan may have given the copy another place, and its name to another.
-        let records = copy_file::load_all(&layout.records()).during(Doing::Restore)?;
-        if !records.files.iter().any(|file| file.record.number == number && file.record.place == *from) {
-            let what = format!("it is not what stands in {}", layout.path(from).display());
-            return Err(Error::CopyDamaged { number, what });
-        }
-        let (from, to) = (layout.path(from), layout.path(to));
-        let parent = to.parent().unwrap_or(Path::new("/")).to_owned();
-        tree::remove(&to).during(Doing::Restore)?;
-        self.check_room(Doing::Restore, &from, &parent)?;
-        let expected =
-            Manifest::load(&copy_file::manifest_path(&layout.records(), number)).during(Doing::Restore)?;
-        let copied = tree::copy(&from, &to, &self.copy_options(), &self.watch()).during(Doing::Restore)?;
-        if let Some(expected) = expected
-            && let Some(got) = &copied.manifest
-            && let Some(what) = first_difference(&expected, got)
-        {
-            return Err(Error::CopyDamaged { number, what });
-        }
-        self.report(&copied);
-        Ok(())
-    }
-
-    /// A copy is on disk when it returns: one `syncfs` for all of it.
-    fn copy_options(&self) -> CopyOptions {
-        CopyOptions { threads: self.device.threads, sync: true, ..CopyOptions::default() }
-    }
-
-    pub(crate) fn watch(&self) -> Watch<'a> {
-        Watch(self.witness)
-    }
-
-    fn report(&self, copied: &Copied) {
-        self.witness.note(&format!("{} files brought over by {}", copied.files, copied.method));
-        for warning in copied.warnings.iter().take(10) {
-            self.witness.note(&warning.to_string());
-        }
-    }
-
-    fn check_room(&self, doing: Doing, from: &Path, to: &Path) -> Result<()> {
-        if tree::fits_beyond_doubt(from, to).during(doing)? {
-            return Ok(());
-        }
-        let need = tree::measure(from, to, self.device.threads, &self.watch()).during(doing)?;
-        let free = tree::free_space(to).during(doing)?;
-        if need.bytes > free.bytes || free.inodes.is_some_and(|inodes| need.inodes > inodes) {
-            let path = to.to_owned();
-            return Err(Error::NoRoom {
-                doing,
-                path,
-                need: need.bytes,
-                inodes: need.inodes,
-                free: free.bytes,
-            });
-        }
-        Ok(())
-    }
-
     fn commit(&mut self, copy: &CopyRecord) -> Result<()> {
         let built = self.built.take();
         let manifest = built.as_ref().and_then(|copied| copied.manifest.as_ref());
@@ -393,129 +288,6 @@ impl<'a> Executor<'a> {
         };
         file.record.place = place.clone();
         copy_file::commit(&self.device.layout.records(), &file, None).during(Doing::Records)
-    }
-
-    /// One rename; across file systems, a complete copy under the new name, then the removal of the old.
-    fn relocate(&mut self, from: &Place, to: &Place) -> Result<()> {
-        let doing = if *from == Place::Data { Doing::MoveAside } else { Doing::Records };
-        let layout = &self.device.layout;
-        let (source, target) = (self.source_of(from), layout.path(to));
-        if let Some(parent) = target.parent() {
-            create_private_dir(parent)?;
-        }
-        let is_mounted_data = *from == Place::Data && layout.data_is_mount;
-        if !exists(&target) && exists(&source) {
-            if !is_mounted_data {
-                match rename_durably(&source, &target) {
-                    Err(error) if error.is_cross_device() => {}
-                    result => return result.during(doing),
-                }
-            }
-            let staged = layout.staging().join(format!("{MOVING}{}", file_name(&target)));
-            tree::remove(&staged).during(doing)?;
-            self.check_room(doing, &source, &layout.staging())?;
-            tree::copy(&source, &staged, &self.copy_options(), &self.watch()).during(doing)?;
-            rename_durably(&staged, &target).during(doing)?;
-        }
-        match is_mounted_data {
-            true => self.empty_data(),
-            // A rename leaves no source; a copy does, until here.
-            false if *from == Place::Data || matches!(from, Place::Incoming(_)) => {
-                tree::remove(&source).during(doing)?;
-                // Before the journal forgets about it, which may be on another disk.
-                sync_dir(source.parent().unwrap_or(Path::new("/"))).during(doing)
-            }
-            false => Ok(()),
-        }
-    }
-
-    /// What an interrupted move across file systems has left.
-    fn sweep_moves(&self) -> Result<()> {
-        let staging = self.device.layout.staging();
-        let Ok(entries) = fs::read_dir(&staging) else { return Ok(()) };
-        for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(MOVING))
-        {
-            tree::remove(&entry.path()).during(Doing::Records)?;
-        }
-        Ok(())
-    }
-
-    /// Where the tree of a place really is: what an exchange of contents took out of the data has a name of its own.
-    fn source_of(&self, place: &Place) -> PathBuf {
-        let layout = &self.device.layout;
-        match place {
-            Place::Incoming(number) if layout.data_is_mount => layout.outgoing(*number),
-            place => layout.path(place),
-        }
-    }
-
-    fn empty_data(&self) -> Result<()> {
-        let data = &self.device.layout.data;
-        let listed = fs::read_dir(data).map_err(|error| disk::Error::io(disk::Operation::List, data, error));
-        for entry in listed.during(Doing::MoveAside)?.flatten() {
-            if !entry.file_name().to_string_lossy().starts_with(disk::RESERVED_PREFIX) {
-                tree::remove(&entry.path()).during(Doing::MoveAside)?;
-            }
-        }
-        sync_dir(data).during(Doing::MoveAside)
-    }
-
-    fn exchange(&mut self, number: Seq) -> Result<()> {
-        let layout = &self.device.layout;
-        let incoming = layout.path(&Place::Incoming(number));
-        if layout.data_is_mount {
-            self.journal.append(&JournalEntry::Swap).during(Doing::Restore)?;
-            return self.swap_contents(number);
-        }
-        let mark = TreeMark::of(&incoming).during(Doing::Restore)?;
-        self.journal.append(&JournalEntry::Exchange(mark)).during(Doing::Restore)?;
-        match exists(&layout.data) {
-            true => exchange_durably(&layout.data, &incoming).during(Doing::Restore)?,
-            false => rename_durably(&incoming, &layout.data).during(Doing::Restore)?,
-        }
-        // An empty directory was in the data's place: nothing that anybody misses.
-        if fs::read_dir(&incoming).is_ok_and(|mut entries| entries.next().is_none()) {
-            tree::remove(&incoming).during(Doing::Restore)?;
-        }
-        Ok(())
-    }
-
-    /// An exchange of contents is many renames. Once it was begun it counts as done, so the rest is done first.
-    fn finish_swap(&self, step: &Step) -> Result<()> {
-        match step {
-            Step::Recover { operation: Operation::Restore { incoming, .. }, finish: true }
-                if self.device.layout.data_is_mount =>
-            {
-                self.swap_contents(*incoming)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn swap_contents(&self, number: Seq) -> Result<()> {
-        let layout = &self.device.layout;
-        let (incoming, outgoing) = (layout.path(&Place::Incoming(number)), layout.outgoing(number));
-        // Without the one, all has moved already, and the other may be gone again.
-        if exists(&incoming) {
-            create_private_dir(&outgoing)?;
-        }
-        tree::swap_contents(&layout.data, &incoming, &outgoing).during(Doing::Restore)?;
-        // All that was in it has moved; what is left is the vessel, with the mark that says so. The two must go in one
-        // step: without the mark, what has come in would be taken for what must go out.
-        let spent = layout.spent(number);
-        if exists(&incoming) {
-            rename_durably(&incoming, &spent).during(Doing::Restore)?;
-        }
-        tree::remove(&spent).during(Doing::Restore)?;
-        if fs::read_dir(&outgoing).is_ok_and(|mut entries| entries.next().is_none()) {
-            tree::remove(&outgoing).during(Doing::Restore)?;
-        }
-        sync_dir(&layout.data).during(Doing::Restore)
-    }
-
-    fn remove(&mut self, place: &Place) -> Result<()> {
-        let path = self.device.layout.path(place);
-        tree::remove_with(&path, self.device.threads, &self.watch()).during(Doing::Discard)
     }
 
     fn stamp(&self, record: DataRecord) -> Result<()> {
@@ -646,25 +418,4 @@ pub fn name_of(step: &Step) -> &'static str {
         Step::PinRequest { .. } => "pin-request",
         Step::ClearRequest => "clear-request",
     }
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// The restored copy must have every entry that the backup had, with the same size and time.
-fn first_difference(expected: &Manifest, got: &Manifest) -> Option<String> {
-    if expected.entries().len() != got.entries().len() {
-        return Some(format!("{} entries instead of {}", got.entries().len(), expected.entries().len()));
-    }
-    // The time of a directory says that somebody has been in it, not that anything is lost: whoever has mended a copy
-    // by hand must be able to have it back.
-    let differing = expected.entries().iter().zip(got.entries()).find(|(a, b)| {
-        let other_time = a.mtime != b.mtime && a.kind != tree::Kind::Directory;
-        a.path != b.path || a.kind != b.kind || a.size != b.size || a.mode != b.mode || other_time
-    });
-    differing.map(|(entry, _)| match &*entry.path {
-        [] => "the directory itself".to_owned(),
-        path => String::from_utf8_lossy(path).into_owned(),
-    })
 }
