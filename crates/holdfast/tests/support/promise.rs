@@ -55,6 +55,15 @@ pub fn go_on(
         if found != result {
             return Err(format!("{arguments:?} again made the data {found:?} instead of {result:?}"));
         }
+        // What an administrator puts in place is looked at again before the workload may have it.
+        let said = device.pre_run(next);
+        let after = device.pristine.generation(&device.data)?;
+        if said.code != 0 || after != found {
+            return Err(format!(
+                "pre-run after it ended with {}, data {after:?}: {}",
+                said.code, said.stderr
+            ));
+        }
     }
     device.tidy(next)?;
     let copies = device.copies(next);
