@@ -47,11 +47,12 @@ enum Setting {
     SubvolumeAndAnotherDisk,
 }
 
+/// Taken apart in this order, so that it goes in the other: first the disks, then the place where one is mounted.
 struct Machine {
+    _mount_point: Scratch,
     device: Device,
     /// The data's first.
     disks: Vec<ScratchFs>,
-    _mount_point: Scratch,
 }
 
 const LARGE: u64 = 512 << 20;
@@ -88,7 +89,7 @@ fn machine(setting: Setting) -> Machine {
         let made = Command::new("btrfs").args(["subvolume", "create"]).arg(&device.data).output();
         assert!(made.expect("btrfs is in the package btrfs-progs").status.success());
     }
-    Machine { device, disks, _mount_point: place }
+    Machine { _mount_point: place, device, disks }
 }
 
 impl Setting {
@@ -275,7 +276,7 @@ fn same_everything(expected: &Path, found: &Path) {
 
 /// Backed up, destroyed, restored: on this setting, everything is as it was.
 fn comes_back(setting: Setting) {
-    let Machine { device, disks, .. } = machine(setting);
+    let Machine { _mount_point, device, disks } = machine(setting);
     let expected = device.outside.0.join("expected");
     write_everything(&expected);
     device.pre_run(B1).ok();
@@ -332,7 +333,7 @@ fn comes_back(setting: Setting) {
 
 /// A file that somebody appends to while it is copied: the copy is a beginning of it, and counts as whole.
 fn grows(setting: Setting) {
-    let Machine { device, disks, .. } = machine(setting);
+    let Machine { _mount_point, device, disks } = machine(setting);
     device.healthy(B1, 1);
     let growing = device.data.join("growing");
     let line = |number: u64| format!("line {number:>20}\n");
@@ -414,7 +415,7 @@ on_every_setting! {
 /// power of both disks.
 fn cut_everywhere(setting: Setting, prepare: fn(&Device), now: Boot, next: &Promise) {
     support::require_release();
-    let Machine { device, disks, _mount_point } = machine(setting);
+    let Machine { _mount_point, device, disks } = machine(setting);
     prepare(&device);
     let images: Vec<Image> = disks.iter().map(ScratchFs::snapshot_image).collect();
     let roots: Vec<PathBuf> = disks.iter().map(|disk| disk.path().to_owned()).collect();
