@@ -159,7 +159,11 @@ pub fn resolve<'a>(
         Wanted::Deployment(deployment) => of(deployment),
         Wanted::Number(number) => copies.get(*number),
     };
-    found.ok_or_else(|| words::requested_backup_missing(wanted, booted))
+    match found {
+        Some(copy) if copy.tainted => Err(words::copy_half_migrated(copy)),
+        Some(copy) => Ok(copy),
+        None => Err(words::requested_backup_missing(wanted, booted)),
+    }
 }
 
 /// Before anything replaces the data: keep it, if a healthy boot vouched for it or nobody judged it.

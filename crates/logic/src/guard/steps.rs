@@ -96,6 +96,7 @@ pub enum Rule {
     NoBackupToReturnTo,
     StagedOverUnhealthy,
     RequestedBackupMissing,
+    CopyHalfMigrated,
     MigrationNeeded,
 }
 

@@ -92,6 +92,17 @@ pub(super) fn migration_needed() -> Block {
     }
 }
 
+pub(super) fn copy_half_migrated(copy: &CopyRecord) -> Block {
+    Block {
+        rule: Rule::CopyHalfMigrated,
+        why: format!(
+            "copy {} is what a migration left that did not end well: neither old data nor new, kept to be looked at",
+            copy.number
+        ),
+        way_out: "`holdfast guard backups list` shows the copies that are whole".to_owned(),
+    }
+}
+
 pub(super) fn misfit(misfit: Misfit, data: &Version, program: &Version, max_skew: u32) -> Block {
     let (rule, why) = match misfit {
         Misfit::ProgramOlder => (

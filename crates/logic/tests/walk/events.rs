@@ -53,6 +53,7 @@ pub fn name_of(effect: &Effect) -> &'static str {
         Effect::StampMigrating { .. } => "StampMigrating",
         Effect::RunMigration { .. } => "RunMigration",
         Effect::StampMigrated { .. } => "StampMigrated",
+        Effect::PinRequest { .. } => "PinRequest",
         Effect::ClearRequest => "ClearRequest",
         Effect::FinishPreRun { .. } => "FinishPreRun",
     }

@@ -1,10 +1,13 @@
 //! What must be true of every state, whatever led to it.
 
+use std::borrow::Cow;
+
 use logic::guard::{CopyRecord, DataState, Place, Step, plan};
 
 use super::cast::{Cast, Listing};
-use super::machine::{Broken, Content, Extent, Machine, Now, Tree};
+use super::machine::{Broken, Content, Extent, Machine, Now, Owed, Tree};
 use super::mistakes::Mistake;
+use super::world::Walk;
 
 /// The most copies that there can ever be, with three deployments, the data from before guard, two healthy
 /// generations and two asides:
@@ -15,19 +18,32 @@ use super::mistakes::Mistake;
 /// - data moved aside: the cap (2), one for each deployment whose last healthy data it is (3), and the newest.
 pub const MOST_COPIES: usize = 16;
 
-pub fn check(machine: &Machine, cast: &Cast, mistake: Option<Mistake>) -> Result<(), String> {
-    if let Some(broken) = machine.broken {
-        return Err(format!("{}; there is\n{}", describe(broken), summary(machine)));
+impl Walk {
+    pub fn check_device(&self, machine: &Machine) -> Result<(), String> {
+        if let Some(broken) = machine.broken {
+            return Err(format!("{}; there is\n{}", describe(broken), summary(machine)));
+        }
+        let recovered = recovered(machine, &self.cast, self.mistake);
+        if self.only_the_promise {
+            return is_promise_kept(machine, recovered.as_deref().unwrap_or(machine));
+        }
+        let copies = machine.records.iter().count();
+        self.most_copies.set(copies.max(self.most_copies.get()));
+        if copies > MOST_COPIES || machine.trees.len() > MOST_COPIES + 1 {
+            return Err(format!("growth without bound: {copies} copies and {} trees", machine.trees.len()));
+        }
+        let recovered = recovered?;
+        is_tidy(&recovered)?;
+        is_promise_kept(machine, &recovered)
     }
-    let copies = machine.records.iter().count();
-    if copies > MOST_COPIES || machine.trees.len() > MOST_COPIES + 1 {
-        return Err(format!("growth without bound: {copies} copies and {} trees", machine.trees.len()));
-    }
-    let recovered = recovered(machine, cast, mistake)?;
-    is_tidy(&recovered)?;
+}
+
+fn is_promise_kept(machine: &Machine, recovered: &Machine) -> Result<(), String> {
     match machine.promise {
-        Some(owed) if !is_kept(&recovered, owed.content) => Err(format!(
-            "the promise is broken: {owed:?} is nowhere that a command could bring it back from; there is\n{}",
+        Some(owed) if !is_kept(recovered, owed.content) => Err(format!(
+            "the promise is broken: what boot {} vouched for is nowhere that a command could bring it back from; \
+             there is\n{}",
+            owed.seq,
             summary(machine)
         )),
         _ => Ok(()),
@@ -42,6 +58,7 @@ fn describe(broken: Broken) -> &'static str {
         Broken::NotPure => "the same observation made two plans",
         Broken::CannotBeDone => "a planned effect found nothing to work on",
         Broken::AllowedOnHalfData => "pre-run allowed the workload although the data is not whole",
+        Broken::Misremembered => "packing the state has forgotten something that a decision sees",
         Broken::LostByADecision => {
             "what was in the data directory is nowhere any more, and retention had no part"
         }
@@ -49,12 +66,16 @@ fn describe(broken: Broken) -> &'static str {
 }
 
 /// The device after the first thing that any `pre-run` and any restore does.
-fn recovered(machine: &Machine, cast: &Cast, mistake: Option<Mistake>) -> Result<Machine, String> {
-    let mut after = machine.clone();
+fn recovered<'a>(
+    machine: &'a Machine,
+    cast: &Cast,
+    mistake: Option<Mistake>,
+) -> Result<Cow<'a, Machine>, String> {
     let half_built = |(place, _): &(Place, _)| matches!(place, Place::Staging(_) | Place::Incoming(_));
     if machine.journal.is_none() && !machine.trees.iter().any(half_built) {
-        return Ok(after);
+        return Ok(Cow::Borrowed(machine));
     }
+    let mut after = machine.clone();
     let now = machine.now.unwrap_or(Now { deployment: 0, faults: 0, runs: 0, bad: false });
     let plan = plan(&machine.observe(cast, now, Listing::All));
     let steps = plan.steps.iter().map(|planned| &planned.step);
@@ -69,7 +90,7 @@ fn recovered(machine: &Machine, cast: &Cast, mistake: Option<Mistake>) -> Result
             }
         }
     }
-    Ok(after)
+    Ok(Cow::Owned(after))
 }
 
 /// After recovery nothing is half done, every record has its tree, and every tree its record.
@@ -95,18 +116,20 @@ fn is_tidy(machine: &Machine) -> Result<(), String> {
 }
 
 /// Is this content whole in the data directory, or in a copy that can be restored?
-pub fn is_kept(machine: &Machine, owed: Content) -> bool {
-    let in_data =
-        machine.data.as_ref().is_some_and(|tree| tree.intact && tree.is_ok() && tree.content == owed);
-    in_data || is_kept_as_a_copy(machine, owed)
+fn is_kept(machine: &Machine, owed: Content) -> bool {
+    let is_it = |tree: &Tree| tree.intact && tree.content == owed;
+    let in_data = machine.data.as_ref().is_some_and(|tree| tree.is_ok() && is_it(tree));
+    let mut copies = machine.records.iter().filter(|copy| !copy.tainted);
+    in_data || copies.any(|copy| machine.tree(&copy.place).is_some_and(is_it))
 }
 
-pub fn is_kept_as_a_copy(machine: &Machine, owed: Content) -> bool {
-    machine
-        .records
-        .iter()
-        .filter(|copy| !copy.tainted)
-        .any(|copy| machine.tree(&copy.place).is_some_and(|tree| tree.intact && tree.content == owed))
+/// Can an administrator tell from the list of copies that what is owed is among them?
+pub fn is_listed_as_a_copy(machine: &Machine, owed: Owed) -> bool {
+    let mut copies = machine.records.iter().filter(|copy| copy.owner.seq.unwrap_or(0) == owed.seq);
+    copies.any(|copy| {
+        !copy.tainted
+            && machine.tree(&copy.place).is_some_and(|tree| tree.intact && tree.content == owed.content)
+    })
 }
 
 /// The device in a few lines, for people.

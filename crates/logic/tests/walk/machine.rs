@@ -5,7 +5,7 @@
 
 use logic::guard::{
     Boots, Copies, Data, DataRecord, DataState, Effect, Metadata, Observed, Operation, Owner, Place, PreRun,
-    Recorded, RestoreRequest, Seq, Unfinished,
+    Recorded, RestoreRequest, Seq, Unfinished, Wanted,
 };
 
 use super::cast::{Cast, Listing};
@@ -49,7 +49,7 @@ pub struct Now {
     pub deployment: usize,
     pub faults: u8,
     pub runs: u8,
-    /// Counted among the boots that went badly.
+    /// Counted already as a boot that goes badly.
     pub bad: bool,
 }
 
@@ -68,10 +68,8 @@ pub struct Machine {
     pub now: Option<Now>,
     /// Boots so far; soft reboots count.
     pub booted: u8,
-    /// Faults so far, and boots so far in which the workload ran and was not found healthy: only to keep the walk
-    /// within its bounds.
-    pub faults: u8,
-    pub bad_boots: u8,
+    /// Mishaps so far: only to keep the walk within its bounds.
+    pub mishaps: u8,
     /// What guard owes: the content of the last boot that was vouched for, as it was at that boot's end.
     pub promise: Option<Owed>,
     /// The invariant that the last transition broke.
@@ -90,10 +88,12 @@ pub enum Broken {
     CannotBeDone,
     AllowedOnHalfData,
     LostByADecision,
+    /// The packed state decides otherwise than the state that was packed.
+    Misremembered,
 }
 
 impl Broken {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::RanOnHalfData,
         Self::NotIdempotent,
         Self::SilentBlock,
@@ -101,6 +101,7 @@ impl Broken {
         Self::CannotBeDone,
         Self::AllowedOnHalfData,
         Self::LostByADecision,
+        Self::Misremembered,
     ];
 }
 
@@ -123,8 +124,7 @@ impl Machine {
             request: None,
             now: None,
             booted: 0,
-            faults: 0,
-            bad_boots: 0,
+            mishaps: 0,
             promise: None,
             broken: None,
         }
@@ -222,9 +222,7 @@ impl Machine {
     pub fn apply(&mut self, cast: &Cast, effect: &Effect, extent: Extent) -> bool {
         match effect {
             Effect::RecordBoot { seq } => {
-                let Some(now) = self.now else { return false };
-                let entered = self.boots.enter(*seq, &cast.now, &cast.deployments[now.deployment], "");
-                return entered == *seq && self.set_pre_run(*seq, PreRun::Begun);
+                return self.enter(cast, *seq) && self.set_pre_run(*seq, PreRun::Begun);
             }
             Effect::FinishPreRun { seq, ready } => {
                 let reached = if *ready { PreRun::Ready } else { PreRun::Failed };
@@ -286,6 +284,9 @@ impl Machine {
                     self.put(place, tree);
                 }
             }
+            Effect::PinRequest { number } => {
+                self.request = Some(RestoreRequest { wanted: Wanted::Number(*number), at: String::new() });
+            }
             Effect::ClearRequest => self.request = None,
             Effect::StampAssumed { .. }
             | Effect::StampMigrating { .. }
@@ -296,6 +297,15 @@ impl Machine {
             }
         }
         true
+    }
+
+    /// Enters the boot under way, if it is not yet on record under this number.
+    pub fn enter(&mut self, cast: &Cast, seq: Seq) -> bool {
+        let Some(now) = self.now else { return false };
+        if self.boots.get(seq).is_none() {
+            self.now = Some(Now { runs: 0, ..now });
+        }
+        self.boots.enter(seq, &cast.now, &cast.deployments[now.deployment], "") == seq
     }
 
     fn set_pre_run(&mut self, seq: Seq, reached: PreRun) -> bool {
@@ -319,7 +329,7 @@ impl Machine {
 /// The data directory may be on another file system than the backups; then a move is a copy and a removal, and has
 /// an inside: the copy is there, the old tree is half gone.
 pub fn is_across_file_systems(effect: &Effect) -> bool {
-    matches!(effect, Effect::Move { from: Place::Data | Place::Incoming(_), .. })
+    matches!(effect, Effect::Move { from: Place::Data | Place::Incoming(_), to: Place::Aside(_) })
 }
 
 fn change_data(data: &mut Tree, effect: &Effect, extent: Extent) -> bool {

@@ -45,6 +45,18 @@ impl Mistake {
         Self::RubbishLeftBehind,
     ];
 
+    /// L1 to L5 lose data that a healthy boot vouched for, or run on half of it; the others break lesser rules first.
+    pub fn breaks_the_promise(self) -> bool {
+        matches!(
+            self,
+            Self::FailedBackupThenDelete
+                | Self::HalfMigratedOverGood
+                | Self::RestartForgetsHealth
+                | Self::NewerWorkOverwritten
+                | Self::HalfRestoredOverGood
+        )
+    }
+
     /// What `plan` gets to see.
     pub fn sees(self, seen: &mut Observed) {
         if self == Self::FailedBackupThenDelete
@@ -91,7 +103,7 @@ impl Mistake {
 
     /// What retention lets go.
     pub fn prunes(self, seen: &Observed, steps: &mut Vec<PlannedStep>) {
-        if self == Self::RetentionWithoutProtection {
+        if self == Self::RetentionWithoutProtection && seen.unfinished.is_none() {
             let newest = seen.copies.last_number();
             let branch = logic::guard::Branch::Retention;
             let discard = |number, place| PlannedStep {
@@ -113,7 +125,11 @@ impl Mistake {
         let mut list = effects(step);
         match (self, step) {
             (Self::FailedBackupThenDelete, Step::Operate(Operation::MoveAside { copy })) => {
-                list = vec![Effect::Forget { number: copy.number }, Effect::Remove { place: Place::Data }];
+                let rubbish = Place::Staging(copy.number);
+                list = vec![
+                    Effect::Move { from: Place::Data, to: rubbish.clone() },
+                    Effect::Remove { place: rubbish },
+                ];
             }
             (Self::HalfMigratedOverGood, Step::Migrate { .. }) => {
                 list.retain(|effect| !matches!(effect, Effect::StampMigrating { .. }));

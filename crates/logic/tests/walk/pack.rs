@@ -14,6 +14,8 @@
 //!
 //! `packing_forgets_nothing_that_a_plan_sees` holds these to their word.
 
+use std::cell::Cell;
+
 use logic::guard::{
     Boot, Boots, Copies, CopyKind, CopyRecord, DataRecord, DataState, Health, Operation, Owner, Place,
     PreRun, Relocation, RestoreRequest, Seq, Wanted,
@@ -26,6 +28,11 @@ use super::machine::{Broken, Content, Machine, Now, Owed, Tree};
 pub struct State(Box<[u8]>);
 
 const NONE: u8 = u8::MAX;
+
+thread_local! {
+    /// Packing happens tens of millions of times: one buffer for all of them.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Forgets what no decision can see.
 fn settle(machine: &mut Machine, cast: &Cast) {
@@ -90,7 +97,7 @@ pub fn pack(mut machine: Machine, cast: &Cast) -> State {
         numbers: numbers(machine),
         asides: asides(machine),
         boots: &machine.boots,
-        bytes: Vec::with_capacity(160),
+        bytes: BUFFER.take(),
     };
     out.head(machine);
     out.list(machine.boots.iter().collect(), Packer::boot);
@@ -111,7 +118,11 @@ pub fn pack(mut machine: Machine, cast: &Cast) -> State {
         };
         out.bytes.extend([tag, value]);
     });
-    State(out.bytes.into_boxed_slice())
+    let mut bytes = out.bytes;
+    let state = State(bytes.as_slice().into());
+    bytes.clear();
+    BUFFER.set(bytes);
+    state
 }
 
 /// Every copy that is on record, in the catalogue or in the journal.
@@ -242,8 +253,7 @@ impl Packer<'_> {
             (now.deployment as u8) | now.faults << 2 | now.runs << 4 | u8::from(now.bad) << 6
         });
         let broken = machine.broken.map_or(0, |broken| broken as u8);
-        let spent = machine.faults | machine.bad_boots << 4;
-        self.bytes.extend([machine.booted, spent, now, broken, u8::from(machine.exchanged)]);
+        self.bytes.extend([machine.booted, machine.mishaps, now, broken, u8::from(machine.exchanged)]);
         self.option(machine.promise, |out, owed: Owed| {
             out.seq(owed.seq);
             out.content(owed.content);
@@ -399,12 +409,11 @@ impl Unpacker<'_> {
     }
 
     fn head(&mut self) -> Machine {
-        let (booted, spent, now) = (self.byte(), self.byte(), self.byte());
+        let (booted, mishaps, now) = (self.byte(), self.byte(), self.byte());
         let (broken, exchanged) = (self.byte(), self.byte() == 1);
         Machine {
             booted,
-            faults: spent & 15,
-            bad_boots: spent >> 4,
+            mishaps,
             now: (now != NONE).then_some(Now {
                 deployment: (now & 3).into(),
                 faults: now >> 2 & 3,
