@@ -10,11 +10,11 @@ use logic::version::Version;
 const NOW: &str = "this-boot";
 
 fn id(name: &str) -> DeploymentId {
-    DeploymentId::new(name).unwrap()
+    DeploymentId::new(name).expect("a name for a deployment")
 }
 
 fn version(text: &str) -> Version {
-    Version::parse(text).unwrap()
+    Version::parse(text).expect("a version")
 }
 
 /// A boot in which the workload ran.

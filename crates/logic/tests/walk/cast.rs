@@ -34,9 +34,9 @@ pub struct Cast {
 
 impl Cast {
     pub fn new() -> Self {
-        let version = |text: &str| Version::parse(text).unwrap();
+        let version = |text: &str| Version::parse(text).expect("a version");
         Self {
-            deployments: NAMES.iter().map(|(name, _)| DeploymentId::new(*name).unwrap()).collect(),
+            deployments: NAMES.iter().map(|(name, _)| DeploymentId::new(*name).expect("a name")).collect(),
             versions: NAMES.iter().map(|(_, text)| version(text)).collect(),
             now: BootId::new("now"),
             then: BootId::new("then"),

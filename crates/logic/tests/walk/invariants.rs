@@ -9,14 +9,12 @@ use super::machine::{Broken, Content, Extent, Machine, Now, Owed, Tree};
 use super::mistakes::Mistake;
 use super::world::Walk;
 
-/// The most copies that there can ever be, with three deployments, the data from before guard, two healthy
-/// generations and two asides:
-///
-/// - backups: for each of the four owners the one under its own name, at most one set apart as `last_healthy__`
-///   and one newest healthy; the generations that are kept over all are among the newest healthy ones or are one
-///   more each (2); and one generation that the next backup will use up.
-/// - data moved aside: the cap (2), one for each deployment whose last healthy data it is (3), and the newest.
-pub const MOST_COPIES: usize = 16;
+/// The most copies that there may ever be, with three deployments, two healthy generations and two asides as the
+/// policy has it. For each deployment one backup under its own name and one more that is its newest healthy one (a
+/// generation, or `last_healthy__`): 6. What was there before guard: 1. The tree that the next backup brings up to
+/// date: 1. The two newest healthy ones over all are among these. Moved aside: two, the newest, and one that holds
+/// what a healthy boot vouched for: 4.
+pub const MOST_COPIES: usize = 12;
 
 impl Walk {
     pub fn check_device(&self, machine: &Machine) -> Result<(), String> {
