@@ -218,7 +218,7 @@ fn a_good_boot_is_recorded_as_healthy_once() {
     machine.wait_for("persist-system-health");
     assert_eq!(machine.verdicts(), ["healthy"]);
     let steps: Vec<String> = machine.actions().into_iter().map(|(step, _)| step).collect();
-    assert_eq!(steps, ["record-boot", "pre-run", "run", "healthcheck", "persist-system-health"]);
+    assert_eq!(steps, ["record-boot", "pre-run", "run", "check", "healthcheck", "persist-system-health"]);
 }
 
 #[test]
