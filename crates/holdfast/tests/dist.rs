@@ -1,6 +1,8 @@
 //! What is installed works as it stands: systemd accepts the units, greenboot's hooks reach the binary and leave a
 //! verdict, the configuration says what the binary does without it.
 
+#![allow(clippy::unwrap_used)] // helpers of tests stop at the first surprise, as tests do
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;

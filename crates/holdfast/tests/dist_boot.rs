@@ -5,6 +5,8 @@
 //! only the system's manager can do (hardening, mounts) is taken out of the units; dependencies, conditions and failures
 //! are theirs. Needs root.
 
+#![allow(clippy::unwrap_used)] // helpers of tests stop at the first surprise, as tests do
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -8,9 +8,9 @@ const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
 
 fn holdfast(words: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
-    let output = command.args(words).env("COLUMNS", "100").output().unwrap();
+    let output = command.args(words).env("COLUMNS", "100").output().expect("the binary runs");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// The names under "Commands:" of a help text.
