@@ -115,7 +115,7 @@ pub fn mark_healthy(
             hint: "`holdfast guard status` lists the deployments on record".to_owned(),
         });
     };
-    let owners = seen.copies.iter().map(|copy| &copy.owner);
+    let owners = seen.copies.iter().filter(|copy| !copy.tainted).map(|copy| &copy.owner);
     let mut owners = owners.chain(seen.data.record().map(|record| &record.owner));
     if !owners.any(|owner| owner.deployment == *of && owner.seq.is_none_or(|owned| owned == seq)) {
         return Err(Error::Refused {

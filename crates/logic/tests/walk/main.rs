@@ -120,13 +120,6 @@ fn a_busy_administrator_does_not_break_the_promise() {
     assert!(explored.states >= 100_000, "the walk has become smaller: {explored}");
 }
 
-/// All of it at once, for when the rules change: some minutes, and a few gigabytes.
-#[test]
-#[ignore = "takes minutes: run it when a decision changes"]
-fn no_two_mishaps_of_any_kind_break_the_promise_with_the_workload_started_twice() {
-    walk("three boots, any two mishaps, two runs", &Walk::within(Bounds { runs_per_boot: 2, ..ANYTHING }));
-}
-
 #[test]
 fn packing_forgets_nothing_that_a_plan_sees() {
     let bounds = Bounds { mishaps: 1, ..ANYTHING };
