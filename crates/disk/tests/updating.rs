@@ -147,7 +147,13 @@ fn an_update_equals_a_copy(kind: &str, cases: u32) {
             let updated = update(&src, &spare, &manifest, &options(threads), &()).unwrap();
             manifest = updated.manifest.unwrap();
             copy(&src, &fresh, &options(threads), &()).unwrap();
-            let pictures = (picture(&fresh), picture(&spare));
+            let mut pictures = (picture(&fresh), picture(&spare));
+            // A link whose content is younger than its last access gets a new access time at every look, ours included.
+            for seen in
+                pictures.0.values_mut().chain(pictures.1.values_mut()).filter(|seen| seen.kind == "link")
+            {
+                seen.times[0] = (0, 0);
+            }
             assert_same(&pictures.0, &pictures.1);
             let all = VerifyOptions::default();
             prop_assert_eq!(verify(&spare, &manifest, Depth::Structure, &all, &()).unwrap(), []);
