@@ -4,6 +4,8 @@
 //! What is known comes in as values, what should happen goes out as values.
 
 pub mod exit;
+pub mod graph;
 pub mod guard;
 pub mod host;
+pub mod period;
 pub mod version;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Words for data, errors, and what generates their code. Everything else needs a reason to be here.
-const ALLOWED: [&str; 11] = [
+const ALLOWED: [&str; 16] = [
     "logic",
     "serde",
     "serde_core",
@@ -16,6 +16,12 @@ const ALLOWED: [&str; 11] = [
     "syn",
     "unicode-ident",
     "semver",
+    // Patterns in graph data; it reads nothing and runs in linear time.
+    "regex",
+    "regex-automata",
+    "regex-syntax",
+    "aho-corasick",
+    "memchr",
 ];
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::error::Error;
-use super::period::Period;
 use super::workload::{Workload, is_kubernetes_name};
+use logic::period::Period;
 
 const DEFAULT_TIMEOUT: Period = Period::seconds(300);
 const DEFAULT_RETRY_EVERY: Period = Period::seconds(2);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use reqwest::{Client, Response, redirect};
 
 use super::attempt::Attempt;
-use super::period::Period;
 use super::scripts::with_source;
 use super::tls::{ClientPem, client_config};
+use logic::period::Period;
 
 /// How much of an answer is looked through for the expected text.
 const MAX_BODY: usize = 1 << 20;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::attempt::Attempt;
-use super::period::Period;
+use logic::period::Period;
 
 pub(crate) async fn tcp(address: &str, limit: Duration) -> Attempt {
     match tokio::time::timeout(limit, tokio::net::TcpStream::connect(address)).await {

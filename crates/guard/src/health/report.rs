@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::period::Period;
 use super::scripts::Note;
+use logic::period::Period;
 
 /// The whole of one run, to be stored and printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,60 @@
+//! The graph in force: made by the scraper, read by the service, swapped as a whole.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use logic::graph::{Graph, Notes};
+
+/// One graph, as it was built.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub graph: Graph,
+    pub notes: Notes,
+    /// When all of its inputs were last seen to be as they are here.
+    pub confirmed: Instant,
+}
+
+/// What there is to serve.
+#[derive(Debug, Clone)]
+pub enum State {
+    /// Nothing yet, and why.
+    Nothing { reason: String },
+    Graph {
+        snapshot: Arc<Snapshot>,
+        /// Why it could not be brought up to date, if it could not.
+        stale: Option<String>,
+    },
+}
+
+/// Shared by whoever makes graphs and whoever serves them.
+#[derive(Debug, Clone)]
+pub struct Current(Arc<ArcSwap<State>>);
+
+impl Default for Current {
+    fn default() -> Self {
+        let reason = "the first look at the sources is not done yet".to_owned();
+        Self(Arc::new(ArcSwap::from_pointee(State::Nothing { reason })))
+    }
+}
+
+impl Current {
+    pub fn load(&self) -> Arc<State> {
+        self.0.load_full()
+    }
+
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.0.store(Arc::new(State::Graph { snapshot: Arc::new(snapshot), stale: None }));
+    }
+
+    /// A look at the sources failed: what was there before is served on.
+    pub fn failed(&self, reason: String) {
+        let next = match &*self.load() {
+            State::Nothing { .. } => State::Nothing { reason },
+            State::Graph { snapshot, .. } => {
+                State::Graph { snapshot: Arc::clone(snapshot), stale: Some(reason) }
+            }
+        };
+        self.0.store(Arc::new(next));
+    }
+}

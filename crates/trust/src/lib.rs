@@ -1,0 +1,1 @@
+//! Bytes and keys in, verdict out. Nothing here reads a file or the network.
