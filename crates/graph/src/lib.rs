@@ -5,3 +5,4 @@
 
 pub mod current;
 pub mod settings;
+pub mod source;
