@@ -4,5 +4,6 @@
 //! sockets and the clock.
 
 pub mod current;
+pub mod scrape;
 pub mod settings;
 pub mod source;

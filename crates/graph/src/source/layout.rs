@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -33,10 +33,6 @@ struct Marker {
 impl Layout {
     pub(super) fn new(directory: PathBuf, limits: &Limits) -> Self {
         Self { directory, manifest_bytes: limits.manifest_bytes, tags_limit: limits.releases }
-    }
-
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// Every image, by its tag; one without a name has an empty tag and is told apart by its digest.

@@ -2,26 +2,21 @@
 //! it was asked for by.
 
 use std::future::Future;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable as _};
 use tokio::io::AsyncReadExt as _;
 
-use super::counters::{ScrapeCounters, add};
+use super::counters::ScrapeCounters;
 use super::digest::Digest;
 use super::error::FetchError;
 use super::layers::LayerError;
 use super::layout::Layout;
 use super::manifest::Descriptor;
 use super::registry::Registry;
+use super::retry;
 use super::unpack::{self, Blob, Source};
 use crate::settings::Limits;
-
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Also the longest that a registry's own wish is followed: the next look comes anyway.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 pub(super) enum Place {
     Registry(Box<Registry>),
@@ -147,33 +142,11 @@ impl Repository {
         }
     }
 
-    /// Of a layout.
-    pub(super) fn directory(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Layout(layout) => Some(layout.directory()),
-            Place::Registry(_) => None,
-        }
-    }
-
     /// Tries again what may go better the next time, with pauses.
     pub(super) async fn retrying<T, F>(&self, attempt: impl FnMut() -> F) -> Result<T, FetchError>
     where
         F: Future<Output = Result<T, FetchError>>,
     {
-        let pauses = ExponentialBuilder::default()
-            .with_min_delay(FIRST_PAUSE)
-            .with_max_delay(LONGEST_PAUSE)
-            .with_max_times(self.retries)
-            .with_jitter();
-        let wished = |error: &FetchError, pause: Option<Duration>| {
-            let wish = error.retry_after().unwrap_or_default().min(LONGEST_PAUSE);
-            pause.map(|pause| pause.max(wish))
-        };
-        attempt
-            .retry(pauses)
-            .when(FetchError::is_passing)
-            .adjust(wished)
-            .notify(|_, _| add(&self.counters.retries, 1))
-            .await
+        retry::retrying(self.retries, &self.counters, attempt).await
     }
 }
