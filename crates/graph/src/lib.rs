@@ -5,4 +5,6 @@
 
 pub mod current;
 pub mod picture;
+pub mod scrape;
 pub mod settings;
+pub mod source;
