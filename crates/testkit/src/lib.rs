@@ -10,6 +10,7 @@
 pub mod compare;
 pub mod device;
 pub mod explore;
+pub mod graph_data;
 mod kernel;
 pub mod scratch_fs;
 pub mod trace;
