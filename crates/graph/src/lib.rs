@@ -4,4 +4,5 @@
 //! sockets and the clock.
 
 pub mod current;
+pub mod serve;
 pub mod settings;

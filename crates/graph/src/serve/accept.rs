@@ -46,7 +46,9 @@ pub fn media_type(headers: &HeaderMap) -> Option<MediaType> {
 }
 
 pub fn encodings(headers: &HeaderMap) -> Encodings {
-    let Some(list) = list(headers, &ACCEPT_ENCODING) else { return Encodings { gzip: false, identity: true } };
+    let Some(list) = list(headers, &ACCEPT_ENCODING) else {
+        return Encodings { gzip: false, identity: true };
+    };
     let weight = |names: &[&str]| {
         entries(&list).find(|(name, _)| names.iter().any(|wanted| name.eq_ignore_ascii_case(wanted)))
     };

@@ -209,7 +209,9 @@ mod tests {
 
     #[test]
     fn the_shortcut_for_versions_agrees_with_the_parser() {
-        for text in ["1.2.3", "0.0.0", "01.2.3", "1.2", "1.2.3.4", "1..3", "1.2.3-rc", "10.20.30", "a.b.c", ""] {
+        for text in
+            ["1.2.3", "0.0.0", "01.2.3", "1.2", "1.2.3.4", "1..3", "1.2.3-rc", "10.20.30", "a.b.c", ""]
+        {
             assert!(!plain_version(text) || ReleaseName::parse(text).is_ok(), "{text}");
         }
         assert!(plain_version("4.16.15"));
