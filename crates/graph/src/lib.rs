@@ -6,5 +6,6 @@
 pub mod current;
 pub mod picture;
 pub mod scrape;
+pub mod serve;
 pub mod settings;
 pub mod source;
