@@ -4,5 +4,8 @@
 //! sockets and the clock.
 
 pub mod current;
+pub mod picture;
+pub mod scrape;
 pub mod serve;
 pub mod settings;
+pub mod source;

@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use hyper::StatusCode;
 use logic::graph::note::Severity;
@@ -113,7 +112,7 @@ impl Metrics {
         page.head("stale", "gauge", "Whether the graph could not be brought up to date.");
         page.line("stale", "", u64::from(stale));
         let Some(snapshot) = snapshot else { return };
-        let age = Instant::now().saturating_duration_since(snapshot.confirmed);
+        let age = snapshot.confirmed.elapsed();
         page.head("age_seconds", "gauge", "Since the graph was last seen to be up to date.");
         page.line("age_seconds", "", age.as_secs());
         page.head("nodes", "gauge", "Releases in the graph.");

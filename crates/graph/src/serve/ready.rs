@@ -48,7 +48,7 @@ pub async fn refresh(site: &Arc<Site>) {
         }
         State::Graph { snapshot, stale } => (Arc::clone(snapshot), stale.as_deref().map(header_text)),
     };
-    let confirmed = snapshot.confirmed;
+    let confirmed = snapshot.confirmed.get();
     let before = site.ready.load_full();
     let before = match &*before {
         Ready::Graph { answers, .. } => Some(Arc::clone(answers)),

@@ -5,11 +5,13 @@
 
 pub mod build;
 pub mod data;
+pub mod diff;
 pub mod document;
 pub mod labels;
 pub mod model;
 pub mod note;
 pub mod overrides;
+pub mod path;
 pub mod release;
 pub mod view;
 

@@ -97,6 +97,15 @@ impl Graph {
         fitting.filter_map(|name| self.find_for(&name.version, arch)).next()
     }
 
+    /// What a channel leads to: where graph data points, if that is approved; else its newest approved release.
+    pub fn channel_target(&self, channel: &str, arch: Option<&Arch>) -> Option<NodeId> {
+        let fits = |node: &Node| {
+            node.channels.contains(channel) && (node.name.arch.is_none() || node.name.arch.as_ref() == arch)
+        };
+        let pointed = self.target(channel, arch).filter(|&id| fits(self.node(id)));
+        pointed.or_else(|| (0..self.nodes.len() as NodeId).rfind(|&id| fits(self.node(id))))
+    }
+
     pub fn edge_count(&self) -> (usize, usize) {
         (self.plain.iter().map(Vec::len).sum(), self.conditional.iter().map(Vec::len).sum())
     }
