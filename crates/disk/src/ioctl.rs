@@ -1,8 +1,8 @@
-//! The few ioctls that rustix does not wrap: FIEMAP, and snapshots and subvolumes of btrfs.
+//! The few ioctls that rustix does not wrap: FIEMAP, FICLONERANGE, and snapshots and subvolumes of btrfs.
 //!
 //! The only module with `unsafe`: an ioctl is described to rustix by number and argument type, and the
-//! compiler cannot check that the two belong together. Each does so here, against `linux/fiemap.h` and
-//! `linux/btrfs.h`. It must hold no decisions: each function is one system call.
+//! compiler cannot check that the two belong together. Each does so here, against `linux/fiemap.h`,
+//! `linux/fs.h` and `linux/btrfs.h`. It must hold no decisions: each function is one system call.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -31,6 +31,23 @@ pub fn extent_count(fd: impl AsFd) -> Result<u32> {
     // SAFETY: FIEMAP takes a `struct fiemap`; with an extent count of 0 the kernel writes nothing behind it.
     unsafe { ioctl(fd, Updater::<FIEMAP, Fiemap>::new(&mut map)) }?;
     Ok(map.mapped_extents)
+}
+
+#[repr(C)]
+struct CloneRange {
+    from: i64,
+    from_offset: u64,
+    length: u64,
+    to_offset: u64,
+}
+const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(BTRFS, 13);
+
+/// Shares `length` bytes at `offset` of `from` with the same place of `to`.
+pub fn clone_range(to: impl AsFd, from: impl AsFd, offset: u64, length: u64) -> Result<()> {
+    let from = i64::from(from.as_fd().as_raw_fd());
+    let args = CloneRange { from, from_offset: offset, length, to_offset: offset };
+    // SAFETY: FICLONERANGE, whose number is btrfs's for historical reasons, reads a `struct file_clone_range`.
+    unsafe { ioctl(to, Setter::<CLONE_RANGE, CloneRange>::new(args)) }
 }
 
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! The graph in force: made by the scraper, read by the service, swapped as a whole.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use logic::graph::{Graph, Notes};
@@ -12,7 +12,33 @@ pub struct Snapshot {
     pub graph: Graph,
     pub notes: Notes,
     /// When all of its inputs were last seen to be as they are here.
-    pub confirmed: Instant,
+    pub confirmed: Confirmed,
+}
+
+/// An instant that moves on while the graph stays: a look that finds nothing new must not cost the answers that are
+/// kept ready for the graph.
+#[derive(Debug)]
+pub struct Confirmed(Mutex<Instant>);
+
+impl Confirmed {
+    pub fn get(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.get().elapsed()
+    }
+
+    fn renew(&self, at: Instant) {
+        let mut instant = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *instant = at.max(*instant);
+    }
+}
+
+impl From<Instant> for Confirmed {
+    fn from(at: Instant) -> Self {
+        Self(Mutex::new(at))
+    }
 }
 
 /// What there is to serve.
@@ -45,6 +71,16 @@ impl Current {
 
     pub fn publish(&self, snapshot: Snapshot) {
         self.0.store(Arc::new(State::Graph { snapshot: Arc::new(snapshot), stale: None }));
+    }
+
+    /// All inputs were seen to be as they were: the graph stays, and is as new as `at`.
+    pub fn confirm(&self, at: Instant) {
+        if let State::Graph { snapshot, stale } = &*self.load() {
+            snapshot.confirmed.renew(at);
+            if stale.is_some() {
+                self.0.store(Arc::new(State::Graph { snapshot: Arc::clone(snapshot), stale: None }));
+            }
+        }
     }
 
     /// A look at the sources failed: what was there before is served on.

@@ -4,4 +4,7 @@
 //! sockets and the clock.
 
 pub mod current;
+pub mod picture;
+pub mod scrape;
 pub mod settings;
+pub mod source;

@@ -62,9 +62,9 @@ pub enum PayloadForm {
     Document,
 }
 
-/// One source; plain text where the address says it all.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+/// One source. In the configuration plain text where the address says it all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceSettings {
     /// `registry:https://HOST/REPO`, `registry:http://HOST/REPO`, `oci:DIR`, or `graph:FILE-or-URL`.
     pub address: String,
@@ -86,6 +86,43 @@ pub struct SourceSettings {
     /// The path of the metadata file in release images.
     #[serde(default)]
     pub metadata_path: Option<String>,
+}
+
+impl From<String> for SourceSettings {
+    fn from(address: String) -> Self {
+        Self { address, ..Self::default() }
+    }
+}
+
+impl Serialize for SourceSettings {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for SourceSettings {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// Chosen by what is written, so that a mistake in a table is told as that.
+        struct TextOrTable;
+
+        impl<'de> serde::de::Visitor<'de> for TextOrTable {
+            type Value = SourceSettings;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the address of a source, or a table with one")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, address: &str) -> Result<SourceSettings, E> {
+                Ok(address.to_owned().into())
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<SourceSettings, A::Error> {
+                SourceSettings::deserialize(serde::de::value::MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer.deserialize_any(TextOrTable)
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -189,5 +226,24 @@ impl Default for Limits {
             fetch_timeout: Period::seconds(60),
             retries: 4,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_text_or_a_table() {
+        let text =
+            "sources = [\"oci:/releases\", { address = \"registry:https://r.example/a\", tags = \"^4\" }]";
+        let settings: Settings = toml::from_str(text).unwrap();
+        let addresses: Vec<&str> = settings.sources.iter().map(|source| source.address.as_str()).collect();
+        assert_eq!(addresses, ["oci:/releases", "registry:https://r.example/a"]);
+        assert_eq!(settings.sources[1].tags.as_deref(), Some("^4"));
+        let error = toml::from_str::<Settings>("sources = [{ address = \"oci:/x\", tag = 1 }]").unwrap_err();
+        assert!(error.to_string().contains("unknown field `tag`"), "{error}");
+        let written = toml::to_string(&settings).unwrap();
+        assert_eq!(toml::from_str::<Settings>(&written).unwrap().sources, settings.sources);
     }
 }

@@ -18,8 +18,12 @@ const LIMIT: u64 = 1 << 20;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
+    pub graph: ::graph::settings::Settings,
     pub guard: ::guard::settings::Settings,
 }
+
+/// The parts that the environment can configure: `HOLDFAST_PART_KEY`.
+const PARTS: [&str; 2] = ["graph", "guard"];
 
 /// Where a part of the configuration came from.
 pub struct Loaded {
@@ -97,18 +101,19 @@ fn merge(into: &mut Table, from: Table) {
     }
 }
 
-/// `HOLDFAST_GUARD_COPY_THREADS=1` is `guard.copy-threads = 1`.
+/// `HOLDFAST_GUARD_COPY_THREADS=1` is `guard.copy-threads = 1`. A variable of no part is somebody else's.
 fn from_environment(name: &OsString, value: &OsString) -> Result<Option<(String, Table)>> {
-    let Some(name) = name.to_str().filter(|name| name.starts_with("HOLDFAST_GUARD_")) else {
-        return Ok(None);
-    };
+    let Some(name) = name.to_str() else { return Ok(None) };
+    let lower = name.to_lowercase();
+    let key = |part: &str| lower.strip_prefix("holdfast_")?.strip_prefix(part)?.strip_prefix('_');
+    let Some((part, key)) = PARTS.iter().find_map(|part| Some((*part, key(part)?))) else { return Ok(None) };
     let value = value.to_str().ok_or_else(|| {
         Failure::usage(format!("{name} is not UTF-8"), "set it to plain text, or use the flag")
     })?;
-    let key = name.trim_start_matches("HOLDFAST_GUARD_").to_lowercase();
-    let mut parts: Vec<String> = key.split("__").map(|part| part.replace('_', "-")).collect();
-    parts.insert(0, "guard".to_owned());
-    let table = parts
+    let keys = key.split("__").map(|part| part.replace('_', "-"));
+    let table = std::iter::once(part.to_owned())
+        .chain(keys)
+        .collect::<Vec<_>>()
         .into_iter()
         .rev()
         .fold(scalar(value), |inner, part| Value::Table([(part, inner)].into_iter().collect()));
@@ -160,6 +165,7 @@ mod tests {
             ("HOLDFAST_GUARD_COPY_THREADS", "1", "[guard]\ncopy-threads = 1\n"),
             ("HOLDFAST_GUARD_RETENTION__KEEP", "all", "[guard.retention]\nkeep = \"all\"\n"),
             ("HOLDFAST_GUARD_WORKLOAD_VERSION", "4.14", "[guard]\nworkload-version = \"4.14\"\n"),
+            ("HOLDFAST_GRAPH_SOURCES", "[\"oci:/x\"]", "[graph]\nsources = [\"oci:/x\"]\n"),
             ("HOLDFAST_GUARD_BLOCKED_VERSIONS", "[\"4.13\"]", "[guard]\nblocked-versions = [\"4.13\"]\n"),
         ] {
             let (_, table) = from_environment(&name.into(), &value.into()).unwrap().unwrap();

@@ -18,6 +18,12 @@ pub enum Format {
     Json,
     Yaml,
     Name,
+    /// A picture for Graphviz, where there is one
+    Dot,
+    /// A picture for Mermaid, where there is one
+    Mermaid,
+    /// A picture, where there is one
+    Svg,
 }
 
 #[derive(Serialize)]
@@ -48,10 +54,16 @@ pub fn show<T: Show>(what: &T, format: Format) -> Result<()> {
             let value = serde_json::to_value(&document).map_err(|error| unprintable(&error))?;
             serde_saphyr::to_string(&value).map_err(|error| unprintable(&error))?
         }
+        Format::Dot | Format::Mermaid | Format::Svg => return Err(no_picture()),
         Format::Name => what.names().iter().map(|name| format!("{name}\n")).collect(),
     };
     print(&text);
     Ok(())
+}
+
+/// Only `graph show` has pictures.
+pub fn no_picture() -> Failure {
+    Failure::usage("there is no picture of this", "use -o table, wide, json, yaml or name")
 }
 
 fn unprintable(error: &dyn std::error::Error) -> Failure {

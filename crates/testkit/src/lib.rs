@@ -1,5 +1,6 @@
 //! What only tests need: file systems that can lose their power, a tracer that stops a command after any
-//! of its mutating system calls, an explorer of state spaces, and an oracle that compares two trees.
+//! of its mutating system calls, an explorer of state spaces, an oracle that compares two trees, and a real
+//! registry with images of every form, behind a proxy that fails on demand.
 //!
 //! Nothing here may be used by what ships, and nothing here uses the code that it is there to judge: the
 //! comparison of trees, for one, shares no line with `disk`.
@@ -10,6 +11,9 @@
 pub mod compare;
 pub mod device;
 pub mod explore;
+pub mod flaky_proxy;
+pub mod image;
 mod kernel;
+pub mod registry;
 pub mod scratch_fs;
 pub mod trace;

@@ -2,17 +2,22 @@
 //! sharing would take longer. It must not touch anything but content.
 
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, ftruncate, ioctl_ficlone, openat, seek};
+use rustix::fs::{
+    Advice, Mode, OFlags, SeekFrom, fadvise, fdatasync, fstat, ftruncate, ioctl_ficlone, openat, seek,
+};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::copy::ClonePolicy;
 use super::dir::Root;
 use super::identity::is_btrfs;
 use super::meta::Meta;
+use super::pace::{PIECE, Pace, TRIAL, Way, choose};
 use super::progress::Progress;
 use crate::error::{Error, Operation, Result};
 use crate::ioctl;
@@ -25,7 +30,8 @@ const STRIDE: u64 = 8 * 1024 * 1024;
 pub(crate) const WORTH_ASKING: u64 = 256 * 1024;
 /// So few are shared in a few milliseconds, and take no room: never worth writing out.
 const FEW_EXTENTS: u32 = 64;
-/// Sharing costs this much per extent, and copying this much per byte (1 GiB a second).
+/// What sharing may cost per extent on the slowest kernels, and bytes written in a second: a file for which
+/// these speak for sharing is shared without measuring.
 const EXTENT_NANOS: u64 = 55_000;
 const BYTES_PER_SECOND: u64 = 1 << 30;
 
@@ -33,6 +39,10 @@ const BYTES_PER_SECOND: u64 = 1 << 30;
 pub(crate) enum How {
     Shared,
     Written,
+    /// Some pieces shared, and this many bytes written.
+    Both {
+        written: u64,
+    },
     /// An empty file.
     Nothing,
 }
@@ -41,6 +51,8 @@ pub(crate) enum How {
 pub(crate) struct Sharing {
     policy: ClonePolicy,
     impossible: Mutex<Vec<(u64, u64)>>,
+    /// How fast writing through to the disk was, once that was tried.
+    writing: Mutex<Option<Pace>>,
 }
 
 /// The answers that mean "not between these two file systems", not "not this file".
@@ -48,7 +60,7 @@ pub(crate) fn means_never(e: Errno) -> bool {
     matches!(e, Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS)
 }
 
-/// Whether so fragmented a file is copied faster than shared.
+/// Whether so fragmented a file may be copied faster than shared: measuring decides, while it is copied.
 pub(crate) fn fragmented(fd: impl AsFd, size: u64, allocated: u64) -> bool {
     if size < WORTH_ASKING {
         return false;
@@ -64,7 +76,7 @@ pub(crate) fn fragmented(fd: impl AsFd, size: u64, allocated: u64) -> bool {
 
 impl Sharing {
     pub fn new(policy: ClonePolicy) -> Sharing {
-        Sharing { policy, impossible: Mutex::new(Vec::new()) }
+        Sharing { policy, impossible: Mutex::new(Vec::new()), writing: Mutex::new(None) }
     }
 
     /// Finds out without a file of the source, and remembers a no.
@@ -127,27 +139,97 @@ impl Transfer<'_> {
             return Ok(How::Nothing);
         }
         let pair = (meta.dev, to_dev);
-        if self.sharing.possible(pair)
-            && (self.sharing.policy == ClonePolicy::Always || !fragmented(from, meta.size, meta.allocated))
-        {
-            match ioctl_ficlone(to, from) {
-                Ok(()) => {
-                    *self.pending += meta.size;
-                    return Ok(How::Shared);
-                }
-                Err(e) if means_never(e) => self.sharing.remember(pair),
-                // Not this file: other alignment, a swap file, no copy-on-write for it.
-                Err(Errno::INVAL | Errno::TXTBSY | Errno::PERM) => {}
-                Err(e) => return Err(Error::io(Operation::Clone, &(self.target)(), e)),
+        if self.sharing.possible(pair) {
+            if self.sharing.policy != ClonePolicy::Always && fragmented(from, meta.size, meta.allocated) {
+                return self.piece_by_piece(from, meta, to, pair);
+            }
+            if self.shared(ioctl_ficlone(to, from), pair)? {
+                *self.pending += meta.size;
+                return Ok(How::Shared);
             }
         }
+        self.write(from, meta, to, 0..meta.size)?;
+        Ok(How::Written)
+    }
+
+    /// Whether sharing worked. Where it can't, for this file or at all, the content is to be written.
+    fn shared(&self, outcome: rustix::io::Result<()>, pair: (u64, u64)) -> Result<bool> {
+        match outcome {
+            Ok(()) => return Ok(true),
+            Err(e) if means_never(e) => self.sharing.remember(pair),
+            // Not this file: other alignment, a swap file, no copy-on-write for it.
+            Err(Errno::INVAL | Errno::TXTBSY | Errno::PERM) => {}
+            Err(e) => return Err(Error::io(Operation::Clone, &(self.target)(), e)),
+        }
+        Ok(false)
+    }
+
+    /// Shares a fragmented file in pieces for as long as that is the faster way, and writes the rest.
+    fn piece_by_piece(
+        &mut self,
+        from: BorrowedFd<'_>,
+        meta: &Meta,
+        to: BorrowedFd<'_>,
+        pair: (u64, u64),
+    ) -> Result<How> {
+        let mut pace = Pace::default();
+        let (mut at, mut written) = (0, 0);
+        while at < meta.size {
+            let left = meta.size - at;
+            let known = *self.sharing.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let began = Instant::now();
+            match choose(left, pace, known) {
+                Way::Share => {
+                    let piece = PIECE.min(left);
+                    // The last piece is refused if the file grew or shrank meanwhile: then the rest is written.
+                    if self.shared(ioctl::clone_range(to, from, at, piece), pair)? {
+                        pace.add(piece, began.elapsed());
+                        at += piece;
+                        self.advance(piece)?;
+                        continue;
+                    }
+                }
+                Way::TryWriting => {
+                    let end = at + TRIAL.min(left);
+                    if !self.write(from, meta, to, at..end)? {
+                        return Ok(How::Both { written: written + left });
+                    }
+                    fdatasync(to).map_err(|e| Error::io(Operation::Sync, &(self.target)(), e))?;
+                    let tried = Pace { bytes: end - at, took: began.elapsed() };
+                    *self.sharing.writing.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
+                    written += end - at;
+                    at = end;
+                    continue;
+                }
+                Way::Write => {}
+            }
+            self.write(from, meta, to, at..meta.size)?;
+            written += left;
+            break;
+        }
+        Ok(match written {
+            0 => How::Shared,
+            all if all == meta.size => How::Written,
+            written => How::Both { written },
+        })
+    }
+
+    /// Copies a range of the file, without its holes; `false` if the file ended before.
+    fn write(
+        &mut self,
+        from: BorrowedFd<'_>,
+        meta: &Meta,
+        to: BorrowedFd<'_>,
+        range: Range<u64>,
+    ) -> Result<bool> {
         if meta.allocated >= meta.size {
-            self.span(from, to, 0, meta.size)?;
-            return Ok(How::Written);
+            return self.span(from, to, range.start, range.end);
         }
         let read = |e| Error::io(Operation::Read, &(self.source)(), e);
-        let mut at = 0;
-        while at < meta.size {
+        // At first: what XFS sets aside behind the end of a growing file would fill the holes.
+        ftruncate(to, range.end).map_err(|e| Error::io(Operation::Truncate, &(self.target)(), e))?;
+        let mut at = range.start;
+        while at < range.end {
             let start = match seek(from, SeekFrom::Data(at)) {
                 Ok(start) => start,
                 // Nothing but hole up to the end.
@@ -157,18 +239,31 @@ impl Transfer<'_> {
                 Err(e) => return Err(read(e)),
             };
             let end = match seek(from, SeekFrom::Hole(start)) {
-                Ok(end) => end.min(meta.size),
+                Ok(end) => end.min(range.end),
                 Err(Errno::NXIO) => break,
-                Err(Errno::INVAL) => meta.size,
+                Err(Errno::INVAL) => range.end,
                 Err(e) => return Err(read(e)),
             };
             if start < end && !self.span(from, to, start, end)? {
-                return Ok(How::Written);
+                let now = fstat(from).map_err(|e| Error::io(Operation::Inspect, &(self.source)(), e))?;
+                let now = Meta::from(&now).size.min(range.end);
+                ftruncate(to, now).map_err(|e| Error::io(Operation::Truncate, &(self.target)(), e))?;
+                return Ok(false);
             }
             at = end.max(at + 1);
         }
-        ftruncate(to, meta.size).map_err(|e| Error::io(Operation::Truncate, &(self.target)(), e))?;
-        Ok(How::Written)
+        Ok(true)
+    }
+
+    fn advance(&mut self, bytes: u64) -> Result<()> {
+        *self.pending += bytes;
+        if *self.pending >= STRIDE {
+            self.progress.advance(0, std::mem::take(self.pending));
+            if self.progress.cancelled() {
+                return Err(Error::Cancelled);
+            }
+        }
+        Ok(())
     }
 
     /// Copies bytes `start..end`; `false` if the file ended before.
@@ -198,13 +293,7 @@ impl Transfer<'_> {
                 let _ = fadvise(&to, kicked, NonZeroU64::new(at - kicked), Advice::DontNeed);
                 kicked = at;
             }
-            *self.pending += got as u64;
-            if *self.pending >= STRIDE {
-                self.progress.advance(0, std::mem::take(self.pending));
-                if self.progress.cancelled() {
-                    return Err(Error::Cancelled);
-                }
-            }
+            self.advance(got as u64)?;
         }
         Ok(true)
     }

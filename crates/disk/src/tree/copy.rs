@@ -28,7 +28,7 @@ const RACY_MILLIS: u32 = 100;
 /// Whether content is shared with the source where the file system can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClonePolicy {
-    /// Yes, but for files so fragmented that copying is faster.
+    /// Yes, but for what of fragmented files is measured to be copied faster.
     #[default]
     Auto,
     /// Yes, also where it is slower: for when there is no room for a copy.

@@ -123,6 +123,11 @@ impl Engine<'_> {
                 tally.written += 1;
                 tally.bytes_written += copy.size;
             }
+            How::Both { written } => {
+                tally.shared += 1;
+                tally.written += 1;
+                tally.bytes_written += written;
+            }
             How::Nothing => {}
         }
         Ok(Some(Entry::new(rel, &meta, &copy)))

@@ -17,6 +17,7 @@ mod manifest;
 mod manifest_file;
 mod measure;
 mod meta;
+mod pace;
 mod pool;
 mod progress;
 mod remove;

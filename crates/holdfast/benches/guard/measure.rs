@@ -94,8 +94,13 @@ impl Bench {
         self.fs.path().join("backups")
     }
 
+    /// Everything on disk, and nothing still going on: XFS frees removed files in the background, after `sync` has
+    /// returned, and the side that is timed next would pay for them. Freezing waits for that.
     fn settle(&self) {
         run(Command::new("sync").arg("-f").arg(self.fs.path()));
+        for how in ["--freeze", "--unfreeze"] {
+            run(Command::new("fsfreeze").arg(how).arg(self.fs.path()));
+        }
     }
 
     /// All caches of the kernel, those of the loop device's file included.

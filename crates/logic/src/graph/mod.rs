@@ -5,14 +5,20 @@
 
 pub mod build;
 pub mod data;
+pub mod diff;
 pub mod document;
 pub mod labels;
 pub mod model;
 pub mod note;
+pub mod overrides;
+pub mod path;
 pub mod release;
+pub mod view;
 
 pub use build::{ConditionalEdge, Harvest, build};
 pub use data::GraphData;
 pub use model::{Graph, NodeId};
 pub use note::{Note, Notes, Place};
+pub use overrides::{Overrides, Owners};
 pub use release::{Arch, Release, ReleaseName};
+pub use view::{Ask, ConditionalGroup, View, arch_of, view};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::data::Risk;
+use super::note::Place;
 use super::release::{Arch, ReleaseName};
 
 /// Position of a node in its graph.
@@ -22,6 +23,13 @@ pub struct Node {
 /// The risks of a conditional edge, sorted; the same set is shared by all edges that have it.
 pub type Risks = Arc<[Risk]>;
 
+/// What took an edge away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    pub place: Place,
+    pub text: String,
+}
+
 /// An acyclic graph (plain and conditional edges together), in one stable order.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
@@ -31,6 +39,8 @@ pub struct Graph {
     pub(super) plain: Vec<Vec<NodeId>>,
     /// By source node: where conditional edges lead, sorted, and under which risks.
     pub(super) conditional: Vec<Vec<(NodeId, Risks)>>,
+    /// Edges that were declared and are not there.
+    pub(super) removed: BTreeMap<(NodeId, NodeId), Arc<Removed>>,
     /// What channels point at, where graph data says so.
     pub(super) targets: HashMap<Arc<str>, Vec<ReleaseName>>,
 }
@@ -50,6 +60,10 @@ impl Graph {
 
     pub fn conditional(&self, from: NodeId) -> &[(NodeId, Risks)] {
         &self.conditional[from as usize]
+    }
+
+    pub fn removed(&self) -> &BTreeMap<(NodeId, NodeId), Arc<Removed>> {
+        &self.removed
     }
 
     /// Every way out of a node, plain or conditional.
@@ -81,6 +95,15 @@ impl Graph {
         let names = self.targets.get(channel)?;
         let fitting = names.iter().filter(|name| name.arch.is_none() || name.arch.as_ref() == arch);
         fitting.filter_map(|name| self.find_for(&name.version, arch)).next()
+    }
+
+    /// What a channel leads to: where graph data points, if that is approved; else its newest approved release.
+    pub fn channel_target(&self, channel: &str, arch: Option<&Arch>) -> Option<NodeId> {
+        let fits = |node: &Node| {
+            node.channels.contains(channel) && (node.name.arch.is_none() || node.name.arch.as_ref() == arch)
+        };
+        let pointed = self.target(channel, arch).filter(|&id| fits(self.node(id)));
+        pointed.or_else(|| (0..self.nodes.len() as NodeId).rfind(|&id| fits(self.node(id))))
     }
 
     pub fn edge_count(&self) -> (usize, usize) {

@@ -1,0 +1,191 @@
+//! Any one image, by reference: what else than releases comes as images is read through this.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # use graph::source::{http::Access, reference::{Image, ImageReference}};
+//! # let limits = graph::settings::Limits::default();
+//! // HOST/REPO:TAG, HOST/REPO@sha256:…, oci:DIR:TAG; https://, or http:// for a registry without TLS, may precede HOST.
+//! let reference = ImageReference::parse("registry.example/graph-data:latest")?;
+//! let source = reference.open(&Access::default(), &limits).await?; // once: it keeps connections and tokens
+//! let digest = source.digest().await?; // one HEAD: unchanged is cheap
+//! let image = source.image(&digest).await?; // manifest; image.digest, image.layers
+//! image.extract(std::path::Path::new("an/empty/directory"), &limits).await?;
+//! # Ok(()) }
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use reqwest::Url;
+
+use super::address::{self, AddressError};
+use super::counters::ScrapeCounters;
+use super::digest::Digest;
+use super::error::FetchError;
+use super::files::{self, TreeBudget};
+use super::http::Access;
+use super::layers::LayerError;
+use super::layout::Layout;
+use super::manifest::{Descriptor, Manifest, ManifestError};
+use super::registry::{self, Registry, host_of};
+use super::repository::{Place, Repository};
+use crate::settings::Limits;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("image {digest} is refused")]
+    Manifest { digest: Digest, source: ManifestError },
+    #[error("image {digest} holds no platform")]
+    Empty { digest: Digest },
+    #[error("layer {digest} is refused")]
+    Layer { digest: Digest, source: LayerError },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageReference {
+    Registry { base: Url, repository: String, version: ImageVersion },
+    Layout { directory: PathBuf, tag: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageVersion {
+    Tag(String),
+    Digest(Digest),
+}
+
+impl ImageReference {
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let bad = |why: &'static str| AddressError::new(text, why);
+        if let Some(rest) = text.strip_prefix("oci:") {
+            return Ok(match rest.rsplit_once(':') {
+                Some((directory, tag)) if !directory.is_empty() && !tag.contains('/') => {
+                    Self::Layout { directory: directory.into(), tag: tag.to_owned() }
+                }
+                _ => return Err(bad("write oci:DIR:TAG")),
+            });
+        }
+        let (name, version) = if let Some((name, digest)) = text.split_once('@') {
+            let digest = Digest::parse(digest).map_err(|_| bad("what follows @ is not a digest"))?;
+            (name, ImageVersion::Digest(digest))
+        } else {
+            match text.rsplit_once(':') {
+                Some((name, tag)) if registry::is_tag(tag) => (name, ImageVersion::Tag(tag.to_owned())),
+                _ => {
+                    return Err(bad(
+                        "a tag or a digest is missing: write HOST/REPO:TAG or HOST/REPO@sha256:…",
+                    ));
+                }
+            }
+        };
+        let with_scheme = if name.contains("://") { name.to_owned() } else { format!("https://{name}") };
+        let (base, repository) = address::registry(&with_scheme).map_err(bad)?;
+        Ok(Self::Registry { base, repository, version })
+    }
+
+    /// Makes ready to ask; asks nothing yet.
+    pub async fn open(&self, access: &Access, limits: &Limits) -> Result<ImageSource, FetchError> {
+        let counters = Arc::new(ScrapeCounters::default());
+        let place = match self {
+            Self::Registry { base, repository, .. } => {
+                let (base, repository, counters) = (base.clone(), repository.clone(), Arc::clone(&counters));
+                let registry = Registry::open(base, repository, access.clone(), limits, counters).await?;
+                Place::Registry(Box::new(registry))
+            }
+            Self::Layout { directory, .. } => Place::Layout(Layout::new(directory.clone(), limits)),
+        };
+        let repository = Arc::new(Repository::new(place, limits, Arc::clone(&counters)));
+        Ok(ImageSource { reference: self.clone(), repository, counters })
+    }
+
+    /// `HOST/REPO`, as signatures name it; of a layout, its directory.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Registry { base, repository, .. } => format!("{}/{repository}", host_of(base)),
+            Self::Layout { directory, .. } => directory.display().to_string(),
+        }
+    }
+}
+
+/// Where one image is.
+pub struct ImageSource {
+    reference: ImageReference,
+    repository: Arc<Repository>,
+    pub counters: Arc<ScrapeCounters>,
+}
+
+impl ImageSource {
+    /// What the reference points at now.
+    pub async fn digest(&self) -> Result<Digest, FetchError> {
+        match &self.reference {
+            ImageReference::Registry { version: ImageVersion::Digest(digest), .. } => Ok(digest.clone()),
+            ImageReference::Registry { version: ImageVersion::Tag(tag), .. }
+            | ImageReference::Layout { tag, .. } => self.repository.resolve(tag).await,
+        }
+    }
+
+    /// The image of a digest; of an image for several platforms, the first by digest: what is wanted here does not
+    /// depend on the platform.
+    pub async fn image(&self, digest: &Digest) -> Result<Image, ImageError> {
+        let mut next = digest.clone();
+        for _ in 0..3 {
+            let bytes = self.repository.manifest(&next).await?;
+            let manifest = Manifest::parse(&bytes)
+                .map_err(|source| ImageError::Manifest { digest: next.clone(), source })?;
+            match manifest {
+                Manifest::Image { layers, .. } => {
+                    let layers = layers.into_iter().filter(Descriptor::is_file_layer).collect();
+                    let repository = Arc::clone(&self.repository);
+                    return Ok(Image { digest: digest.clone(), manifest: next, layers, repository });
+                }
+                Manifest::List(entries) => {
+                    let real = entries.into_iter().filter(Descriptor::is_real).map(|entry| entry.digest);
+                    next = real.min().ok_or_else(|| ImageError::Empty { digest: digest.clone() })?;
+                }
+            }
+        }
+        Err(ImageError::Empty { digest: digest.clone() })
+    }
+}
+
+/// One image whose manifest is verified. Its layers are verified as they are read.
+pub struct Image {
+    /// As the reference says it: of the list, where it is one.
+    pub digest: Digest,
+    /// Of the manifest that the layers are of; the same as `digest` unless that is a list's.
+    pub manifest: Digest,
+    /// Lowest first.
+    pub layers: Vec<Descriptor>,
+    repository: Arc<Repository>,
+}
+
+impl Image {
+    /// Puts the regular files and directories of the image into `into`, an empty directory. Links and devices are
+    /// left out; removals by upper layers hold. Limits: `graph_data_bytes`, `graph_data_files`, `layer_bytes`. After
+    /// an error, what is in `into` must not be used.
+    pub async fn extract(&self, into: &Path, limits: &Limits) -> Result<(), ImageError> {
+        // Not layer by layer: what a garbled layer left behind must not show through the right one.
+        self.repository.retrying(|| self.extract_once(into, limits)).await?
+    }
+
+    async fn extract_once(&self, into: &Path, limits: &Limits) -> Result<Result<(), ImageError>, FetchError> {
+        files::emptied(into).map_err(|source| FetchError::File { path: into.to_owned(), source })?;
+        let mut budget = TreeBudget { bytes: limits.graph_data_bytes, files: limits.graph_data_files };
+        let limit = limits.layer_bytes;
+        for layer in &self.layers {
+            let refused = |source| ImageError::Layer { digest: layer.digest.clone(), source };
+            if layer.size > limit {
+                return Ok(Err(refused(LayerError::Bytes { limit })));
+            }
+            let root = into.to_owned();
+            let mut left = budget;
+            let work = move |source: &mut _| files::extract(source, &root, limit, &mut left).map(|()| left);
+            match self.repository.layer_once(layer, work).await? {
+                Ok(left) => budget = left,
+                Err(source) => return Ok(Err(refused(source))),
+            }
+        }
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,152 @@
+//! Where images are: a repository in a registry, or a layout directory. Whatever comes out of here has the digest that
+//! it was asked for by.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+
+use super::counters::ScrapeCounters;
+use super::digest::Digest;
+use super::error::FetchError;
+use super::layers::LayerError;
+use super::layout::Layout;
+use super::manifest::Descriptor;
+use super::registry::Registry;
+use super::retry;
+use super::unpack::{self, Blob, Source};
+use crate::settings::Limits;
+
+pub(super) enum Place {
+    Registry(Box<Registry>),
+    Layout(Layout),
+}
+
+pub struct Repository {
+    place: Place,
+    retries: usize,
+    grace: Duration,
+    counters: Arc<ScrapeCounters>,
+}
+
+impl Repository {
+    pub(super) fn new(place: Place, limits: &Limits, counters: Arc<ScrapeCounters>) -> Self {
+        // A file that is wrong stays wrong.
+        let retries = if matches!(place, Place::Registry(_)) { limits.retries } else { 0 };
+        Self { place, retries, grace: limits.fetch_timeout.get(), counters }
+    }
+
+    /// All tags, sorted, and their digests where the list says them.
+    pub(super) async fn tags(&self) -> Result<Vec<(String, Option<Digest>)>, FetchError> {
+        let registry = match &self.place {
+            Place::Layout(layout) => {
+                let tags = layout.tags().await?;
+                return Ok(tags.into_iter().map(|(tag, digest)| (tag, Some(digest))).collect());
+            }
+            Place::Registry(registry) => registry,
+        };
+        let mut tags = std::collections::BTreeSet::new();
+        let mut next = None;
+        loop {
+            let page = self.retrying(|| registry.tag_page(next.clone()));
+            let (names, following) = page.await?;
+            let before = tags.len();
+            tags.extend(names);
+            let nonsense =
+                |why: String| FetchError::Nonsense { what: "the registry's list of tags".to_owned(), why };
+            if tags.len() > registry.tags_limit() {
+                return Err(nonsense(format!("it has more than {} entries", registry.tags_limit())));
+            }
+            match following {
+                None => return Ok(tags.into_iter().map(|tag| (tag, None)).collect()),
+                Some(_) if tags.len() == before => {
+                    return Err(nonsense("a page says nothing new, and that there are more".to_owned()));
+                }
+                following => next = following,
+            }
+        }
+    }
+
+    /// What a tag points at now.
+    pub async fn resolve(&self, tag: &str) -> Result<Digest, FetchError> {
+        match &self.place {
+            Place::Registry(registry) => self.retrying(|| registry.resolve(tag)).await,
+            Place::Layout(layout) => layout.resolve(tag).await,
+        }
+    }
+
+    pub async fn manifest(&self, digest: &Digest) -> Result<Vec<u8>, FetchError> {
+        let attempt = || async {
+            let bytes = match &self.place {
+                Place::Registry(registry) => registry.manifest(digest).await?,
+                Place::Layout(layout) => layout.manifest(digest).await?,
+            };
+            match digest.check(&bytes) {
+                Ok(()) => Ok(bytes),
+                Err(got) => {
+                    let (what, received) = (format!("manifest {digest}"), bytes.len() as u64);
+                    Err(FetchError::Mismatch { what, received, got })
+                }
+            }
+        };
+        self.retrying(attempt).await
+    }
+
+    /// A blob that is small enough to be held: the caller has looked at its size.
+    pub(super) async fn small_blob(&self, blob: &Descriptor) -> Result<Vec<u8>, FetchError> {
+        let what = || format!("blob {}", blob.digest);
+        let attempt = || async {
+            let mut bytes = vec![];
+            let mut reader = self.blob(&blob.digest).await?.take(blob.size.saturating_add(1));
+            let limit = unpack::time_for(blob.size, self.grace);
+            let read = tokio::time::timeout(limit, reader.read_to_end(&mut bytes)).await;
+            let received = bytes.len() as u64;
+            match read {
+                Err(_) => return Err(FetchError::TimedOut { what: what(), limit }),
+                Ok(Err(source)) => return Err(FetchError::Body { what: what(), received, source }),
+                Ok(Ok(_)) => {}
+            }
+            match blob.digest.check(&bytes) {
+                Ok(()) => Ok(bytes),
+                Err(got) => Err(FetchError::Mismatch { what: what(), received, got }),
+            }
+        };
+        self.retrying(attempt).await
+    }
+
+    /// As [`Self::layer`], but tried once.
+    pub(super) async fn layer_once<T: Send + 'static>(
+        &self,
+        layer: &Descriptor,
+        work: impl FnOnce(&mut Source) -> Result<T, LayerError> + Send + 'static,
+    ) -> Result<Result<T, LayerError>, FetchError> {
+        let blob = self.blob(&layer.digest).await?;
+        unpack::with_layer(blob, layer, self.grace, work).await
+    }
+
+    /// Lets `work` read a layer. It is called again where the layer did not arrive whole; what it made of a layer is
+    /// given only if the layer was the right one.
+    pub(super) async fn layer<T: Send + 'static>(
+        &self,
+        layer: &Descriptor,
+        work: impl Fn(&mut Source) -> Result<T, LayerError> + Clone + Send + 'static,
+    ) -> Result<Result<T, LayerError>, FetchError> {
+        self.retrying(|| self.layer_once(layer, work.clone())).await
+    }
+
+    async fn blob(&self, digest: &Digest) -> Result<Blob, FetchError> {
+        match &self.place {
+            Place::Registry(registry) => registry.blob(digest).await,
+            Place::Layout(layout) => layout.blob(digest).await,
+        }
+    }
+
+    /// Tries again what may go better the next time, with pauses.
+    pub(super) async fn retrying<T, F>(&self, attempt: impl FnMut() -> F) -> Result<T, FetchError>
+    where
+        F: Future<Output = Result<T, FetchError>>,
+    {
+        retry::retrying(self.retries, &self.counters, attempt).await
+    }
+}

@@ -1,0 +1,297 @@
+//! A source of tagged images: what its tags point at now, and which releases that makes.
+//!
+//! A failure to fetch one image never changes what is known of it: the tag keeps the release that it last had, the
+//! failure is noted, and the next look tries again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use logic::graph::release::Origin;
+use logic::graph::{Harvest, Notes, Place, Release, labels};
+use regex::Regex;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::task::JoinSet;
+
+use super::cache::{Cache, Tags};
+use super::digest::Digest;
+use super::error::{FetchError, chain};
+use super::image::{self, Rules, Step, Verdict};
+use super::repository::Repository;
+
+/// Lists in lists: more than anybody writes.
+const DEPTH: usize = 3;
+
+type Shared<T> = Result<T, Arc<FetchError>>;
+
+pub(super) struct Tagged {
+    /// Position in the configuration.
+    pub(super) index: usize,
+    /// For messages, and for the cache.
+    pub(super) address: String,
+    /// What payloads begin with.
+    pub(super) payload_repository: String,
+    pub(super) filter: Option<Regex>,
+    pub(super) rules: Rules,
+    pub(super) at_once: usize,
+}
+
+/// What a look at a source gave.
+pub(crate) struct Look {
+    pub(crate) harvest: Harvest,
+    /// Digests whose verdicts are still of use.
+    pub(crate) seen: HashSet<Digest>,
+    pub(crate) tags: usize,
+}
+
+impl Tagged {
+    pub(super) async fn look(
+        &self,
+        repository: &Arc<Repository>,
+        cache: &Arc<Cache>,
+    ) -> Result<Look, Arc<FetchError>> {
+        let mut listed = repository.tags().await?;
+        if let Some(filter) = &self.filter {
+            listed.retain(|(tag, _)| filter.is_match(tag));
+        }
+        let (known, cache_too) = (self.address.clone(), Arc::clone(cache));
+        let known = blocking(move || cache_too.tags(&known)).await?;
+
+        let limit = Arc::new(Semaphore::new(self.at_once.max(1)));
+        let pointed = self.resolve(repository, &listed, &limit).await;
+        let digests: BTreeSet<Digest> =
+            pointed.iter().filter_map(|digest| digest.as_ref().ok().cloned()).collect();
+        let mut verdicts = self.read(repository, cache, digests, &limit).await;
+        // All failed: that is the source's failure, not that of each image.
+        let failed = |digest: &Shared<Digest>| match digest {
+            Ok(digest) => verdicts.get(digest).and_then(|verdict| verdict.as_ref().err()).cloned(),
+            Err(error) => Some(Arc::clone(error)),
+        };
+        if let Some(error) = pointed.first().and_then(failed)
+            && pointed.iter().all(|digest| failed(digest).is_some())
+        {
+            return Err(error);
+        }
+        let mut decided =
+            Decided { source: self, cache, known: &known, now: Tags::new(), notes: Notes::default() };
+        let mut first_tags: BTreeMap<Digest, String> = BTreeMap::new();
+        for ((tag, _), pointed) in listed.iter().zip(pointed) {
+            if let Some((digest, kept)) = decided.decide(tag, pointed, &verdicts) {
+                // Two tags on one image are one release, under the tag that sorts first.
+                first_tags.entry(digest.clone()).or_insert_with(|| tag.clone());
+                if let Some(kept) = kept {
+                    verdicts.insert(digest, Ok(kept));
+                }
+            }
+        }
+        let Decided { now, mut notes, .. } = decided;
+        let (address, cache_too) = (self.address.clone(), Arc::clone(cache));
+        let seen = first_tags.keys().cloned().collect();
+        blocking(move || cache_too.set_tags(&address, now)).await?;
+
+        let mut releases = vec![];
+        for (digest, tag) in first_tags {
+            let Some(Ok(verdict)) = verdicts.remove(&digest) else { continue };
+            match self.release(&tag, &digest, verdict) {
+                Ok(release) => releases.push(release),
+                Err(verdict) => self.note_other(&mut notes, &tag, &digest, &verdict),
+            }
+        }
+        let harvest = Harvest { releases, notes, ..Harvest::default() };
+        Ok(Look { harvest, seen, tags: listed.len() })
+    }
+
+    /// In the order of `listed`.
+    async fn resolve(
+        &self,
+        repository: &Arc<Repository>,
+        listed: &[(String, Option<Digest>)],
+        limit: &Arc<Semaphore>,
+    ) -> Vec<Shared<Digest>> {
+        let mut tasks = JoinSet::new();
+        let mut pointed: Vec<Shared<Digest>> =
+            listed.iter().map(|(_, digest)| digest.clone().ok_or_else(interrupted)).collect();
+        for (position, (tag, digest)) in listed.iter().enumerate() {
+            if digest.is_none() {
+                let (repository, tag, limit) = (Arc::clone(repository), tag.clone(), Arc::clone(limit));
+                tasks.spawn(async move {
+                    let _permit = limit.acquire().await;
+                    (position, repository.resolve(&tag).await.map_err(Arc::new))
+                });
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            if let Ok((position, digest)) = done {
+                pointed[position] = digest;
+            }
+        }
+        pointed
+    }
+
+    async fn read(
+        &self,
+        repository: &Arc<Repository>,
+        cache: &Arc<Cache>,
+        digests: BTreeSet<Digest>,
+        limit: &Arc<Semaphore>,
+    ) -> HashMap<Digest, Shared<Arc<Verdict>>> {
+        let reader = Arc::new(Reader {
+            repository: Arc::clone(repository),
+            cache: Arc::clone(cache),
+            rules: self.rules.clone(),
+            under_way: Mutex::default(),
+            limit: Arc::clone(limit),
+        });
+        let mut tasks = JoinSet::new();
+        for digest in digests {
+            let reader = Arc::clone(&reader);
+            tasks.spawn(async move {
+                let verdict = reader.verdict(digest.clone(), DEPTH).await;
+                (digest, verdict)
+            });
+        }
+        tasks.join_all().await.into_iter().collect()
+    }
+
+    fn release(&self, tag: &str, digest: &Digest, verdict: Arc<Verdict>) -> Result<Release, Arc<Verdict>> {
+        let Verdict::Release(found) = &*verdict else { return Err(verdict) };
+        let mut metadata = found.metadata.clone();
+        metadata.insert(labels::MANIFEST_REF.to_owned(), digest.to_string());
+        Ok(Release {
+            name: found.name.clone(),
+            payload: format!("{}@{digest}", self.payload_repository),
+            metadata,
+            previous: found.previous.clone(),
+            next: found.next.clone(),
+            origin: Origin { source: self.index, tag: tag.to_owned(), digest: digest.to_string() },
+        })
+    }
+
+    fn note_other(&self, notes: &mut Notes, tag: &str, digest: &Digest, verdict: &Verdict) {
+        let place = self.place(tag);
+        match verdict {
+            Verdict::Other { reason } => notes.warning("not-a-release", place, format!("{digest}: {reason}")),
+            Verdict::Refused { reason } => notes.error("bad-release", place, format!("{digest}: {reason}")),
+            Verdict::Release(_) => {}
+        }
+    }
+
+    fn place(&self, tag: &str) -> Place {
+        Place::Release(format!("{} {tag}", self.address).trim_end().to_owned())
+    }
+}
+
+/// Goes through the tags: which image each stands for in this look.
+struct Decided<'a> {
+    source: &'a Tagged,
+    cache: &'a Cache,
+    known: &'a Tags,
+    now: Tags,
+    notes: Notes,
+}
+
+impl Decided<'_> {
+    /// The image that a tag stands for, and its verdict where that is not among the new ones.
+    fn decide(
+        &mut self,
+        tag: &str,
+        pointed: Shared<Digest>,
+        verdicts: &HashMap<Digest, Shared<Arc<Verdict>>>,
+    ) -> Option<(Digest, Option<Arc<Verdict>>)> {
+        let verdict = pointed.as_ref().map(|digest| verdicts.get(digest));
+        let (error, changed) = match (&pointed, verdict) {
+            (Ok(digest), Ok(Some(Ok(_)))) => {
+                self.now.insert(key(tag, digest), digest.clone());
+                return Some((digest.clone(), None));
+            }
+            (Ok(digest), Ok(Some(Err(error)))) => (Arc::clone(error), Some(digest)),
+            (Ok(digest), _) => (interrupted(), Some(digest)),
+            (Err(error), _) => (Arc::clone(error), None),
+        };
+        let last = self.known.get(tag).cloned();
+        let last = last.and_then(|digest| Some((self.cache.get(&digest, &self.source.rules)?, digest)));
+        let why = chain(&*error);
+        let text = match (changed, &last) {
+            (Some(digest), Some(_)) => {
+                format!(
+                    "it now points at {digest}, which could not be fetched; what it was before is kept: {why}"
+                )
+            }
+            (Some(digest), None) => format!("it points at {digest}, which could not be fetched: {why}"),
+            (None, Some(_)) => {
+                format!("what it points at could not be asked; what it was before is kept: {why}")
+            }
+            (None, None) => format!("what it points at could not be asked: {why}"),
+        };
+        let place = self.source.place(tag);
+        match (changed, &last) {
+            // Most likely nothing is missing.
+            (None, Some(_)) => self.notes.warning("fetch-failed", place, text),
+            _ => self.notes.error("fetch-failed", place, text),
+        }
+        let (verdict, digest) = last?;
+        self.now.insert(tag.to_owned(), digest.clone());
+        Some((digest, Some(Arc::new(verdict))))
+    }
+}
+
+/// Images without a tag are known by their digest.
+fn key(tag: &str, digest: &Digest) -> String {
+    if tag.is_empty() { digest.to_string() } else { tag.to_owned() }
+}
+
+/// Finds out what digests are; each once, whoever asks and however often.
+struct Reader {
+    repository: Arc<Repository>,
+    cache: Arc<Cache>,
+    rules: Rules,
+    under_way: Mutex<HashMap<Digest, UnderWay>>,
+    limit: Arc<Semaphore>,
+}
+
+type UnderWay = Arc<OnceCell<Shared<Arc<Verdict>>>>;
+
+impl Reader {
+    async fn verdict(&self, digest: Digest, depth: usize) -> Shared<Arc<Verdict>> {
+        if let Some(verdict) = self.cache.get(&digest, &self.rules) {
+            return Ok(Arc::new(verdict));
+        }
+        let cell = {
+            let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(under_way.entry(digest.clone()).or_default())
+        };
+        cell.get_or_init(|| self.fetch(&digest, depth)).await.clone()
+    }
+
+    async fn fetch(&self, digest: &Digest, depth: usize) -> Shared<Arc<Verdict>> {
+        let step = {
+            let _permit = self.limit.acquire().await;
+            image::read(&self.repository, digest, &self.rules).await?
+        };
+        let too_deep = || Verdict::Refused { reason: "lists in lists in lists".to_owned() };
+        // A child takes its own turn, so that lists that wait for children can't take all of them.
+        let (verdict, child) = match step {
+            Step::Verdict(verdict) => (verdict, None),
+            Step::Same(_) | Step::Multi(_) if depth == 0 => (too_deep(), None),
+            Step::Same(child) => {
+                let verdict = Box::pin(self.verdict(child.clone(), depth - 1)).await?;
+                ((*verdict).clone(), Some(child))
+            }
+            Step::Multi(child) => {
+                let verdict = Box::pin(self.verdict(child.clone(), depth - 1)).await?;
+                (image::as_multi(&verdict), Some(child))
+            }
+        };
+        let (cache, rules) = (Arc::clone(&self.cache), self.rules.clone());
+        let (kept, digest) = (verdict.clone(), digest.clone());
+        blocking(move || cache.put(&digest, &rules, kept, child)).await?;
+        Ok(Arc::new(verdict))
+    }
+}
+
+fn interrupted() -> Arc<FetchError> {
+    Arc::new(FetchError::Interrupted)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Shared<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| interrupted())
+}
