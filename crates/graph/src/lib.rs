@@ -7,5 +7,6 @@ pub mod current;
 pub mod data;
 pub mod picture;
 pub mod scrape;
+pub mod serve;
 pub mod settings;
 pub mod source;
