@@ -339,3 +339,43 @@ async fn an_image_must_be_signed_by_a_given_key_and_what_was_good_stays_until_th
     fs::remove_dir_all(&store).unwrap();
     refused(&mut open(&settings), "there is no signature").await;
 }
+
+fn skopeo(gpg: &Gpg, arguments: &[&str]) -> Vec<u8> {
+    let output = Command::new("skopeo").args(arguments).env("GNUPGHOME", gpg.home()).output().unwrap();
+    assert!(output.status.success(), "skopeo {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+#[tokio::test]
+async fn an_image_in_a_real_registry_that_skopeo_signed_is_accepted() {
+    let scratch = Scratch::new();
+    let gpg = Gpg::new();
+    let (data, image, store) = (scratch.path("data"), scratch.path("image"), scratch.path("store"));
+    gpg.key("publisher");
+    fs::write(scratch.path("key.asc"), gpg.export("publisher")).unwrap();
+    write_data(&data, "1.0.0");
+    layout(&image, "latest", &data, "");
+    let registry = testkit::registry::Registry::start();
+    let reference = format!("{}/graph-data:latest", registry.host());
+    let (from, to) = (format!("oci:{}:latest", image.display()), format!("docker://{reference}"));
+    skopeo(&gpg, &["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false", &from, &to]);
+
+    let mut settings = settings(&scratch, format!("image:http://{reference}"));
+    settings.graph_data_keys = vec![scratch.path("key.asc")];
+    settings.graph_data_signatures = Some(store.display().to_string());
+    let mut source = open(&settings);
+    assert!(load(&mut source).await.unwrap_err().contains("there is no signature"));
+
+    let manifest = scratch.path("manifest.json");
+    fs::write(&manifest, skopeo(&gpg, &["inspect", "--raw", "--tls-verify=false", &to])).unwrap();
+    let manifest = manifest.display().to_string();
+    let digest = String::from_utf8(skopeo(&gpg, &["manifest-digest", &manifest])).unwrap();
+    let place = store.join(digest.trim().replace(':', "="));
+    fs::create_dir_all(&place).unwrap();
+    let signature = place.join("signature-1").display().to_string();
+    let fingerprint = gpg.fingerprint("publisher");
+    skopeo(&gpg, &["standalone-sign", &manifest, &reference, &fingerprint, "--output", &signature]);
+    assert_eq!(load(&mut source).await, versions(&["1.0.0"]));
+    assert_eq!(source.revision(), Some(digest.trim()));
+    assert_eq!(load(&mut source).await, Ok(None));
+}

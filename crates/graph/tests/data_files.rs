@@ -217,6 +217,9 @@ fn mistakes_in_raw_metadata_have_their_lines() {
     ] {
         assert_eq!(notes(&[("raw/metadata.json", &content)]), expected, "{content}");
     }
+    let bad = format!("{{\"1.0.0\": {{\"{prefix}.previous.remove_regex\": \"(\"}}}}");
+    let (data, _) = read(&[("raw/metadata.json", &bad)]);
+    assert_eq!(data.raw[0].labels[&format!("{prefix}.previous.remove_regex")], ".*");
 }
 
 #[test]

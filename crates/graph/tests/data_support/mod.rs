@@ -167,6 +167,16 @@ impl Gpg {
         output.stdout
     }
 
+    pub fn home(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn fingerprint(&self, name: &str) -> String {
+        let listing = String::from_utf8(self.run(&["--with-colons", "--list-keys", name], b"")).unwrap();
+        let line = listing.lines().find(|line| line.starts_with("fpr:")).unwrap();
+        line.split(':').nth(9).unwrap().to_owned()
+    }
+
     pub fn key(&self, name: &str) {
         self.run(&["--quick-generate-key", name, "ed25519", "sign", "never"], b"");
     }
