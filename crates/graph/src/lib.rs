@@ -4,6 +4,7 @@
 //! sockets and the clock.
 
 pub mod current;
+pub mod data;
 pub mod picture;
 pub mod scrape;
 pub mod serve;

@@ -26,6 +26,8 @@ pub struct Settings {
     pub graph_data: Option<String>,
     /// OpenPGP keys (files); where there are any, a graph-data image must be signed by one of them.
     pub graph_data_keys: Vec<PathBuf>,
+    /// Where those signatures are, as `sha256=DIGEST/signature-N`: a directory, or a URL.
+    pub graph_data_signatures: Option<String>,
     /// How often sources and graph data are looked at.
     pub interval: Period,
     /// What was fetched before is kept here, so that nothing is fetched twice.
@@ -187,6 +189,7 @@ impl Default for Settings {
             sources: vec![],
             graph_data: None,
             graph_data_keys: vec![],
+            graph_data_signatures: None,
             interval: Period::seconds(300),
             cache_dir: "/var/cache/holdfast/graph".into(),
             required_parameters: ["channel", "id", "version"].map(str::to_owned).to_vec(),
