@@ -5,8 +5,13 @@
 
 pub mod current;
 pub mod data;
+mod error;
 pub mod picture;
+mod run;
 pub mod scrape;
 pub mod serve;
 pub mod settings;
 pub mod source;
+
+pub use error::Error;
+pub use run::{look, serve as run};

@@ -8,6 +8,7 @@ use logic::exit::Exit;
 
 use crate::config;
 use crate::failure::{Failure, Result};
+use crate::graph::GraphCommand;
 use crate::guard::GuardCommand;
 use crate::output::{self, Format};
 
@@ -21,7 +22,7 @@ pub struct Cli {
     command: Command,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Global {
     /// Read this file instead of /usr/lib/holdfast/*.toml and /etc/holdfast/*.toml
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
@@ -47,6 +48,8 @@ pub struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Which release may go where: build the update graph, look at it, serve it
+    Graph(Box<GraphCommand>),
     /// Keep a device's data fit for whatever boots next
     #[command(alias = "admin")]
     Guard(Box<GuardCommand>),
@@ -75,6 +78,7 @@ enum ConfigCommand {
 impl Cli {
     pub fn run(self) -> Result<Exit> {
         match self.command {
+            Command::Graph(command) => command.run(&self.global),
             Command::Guard(command) => command.run(&self.global),
             Command::Status(facts) => crate::guard::status(&facts, &self.global),
             Command::Config(command) => run_config(&command, &self.global),

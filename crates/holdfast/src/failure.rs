@@ -45,3 +45,9 @@ impl From<::guard::Error> for Failure {
         Self::new(error.exit(), &error, error.hint())
     }
 }
+
+impl From<::graph::Error> for Failure {
+    fn from(error: ::graph::Error) -> Self {
+        Self::new(error.exit(), &error, error.hint())
+    }
+}

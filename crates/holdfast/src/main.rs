@@ -4,7 +4,9 @@
 mod cli;
 mod config;
 mod failure;
+mod graph;
 mod guard;
+mod log;
 mod output;
 mod witness;
 

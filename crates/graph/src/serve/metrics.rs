@@ -2,13 +2,16 @@
 //! because a registry with labels would be another look-up per request.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use hyper::StatusCode;
 use logic::graph::note::Severity;
 
 use super::ready::Ready;
 use crate::current::{Current, State};
+use crate::source::counters::ScrapeCounters;
 
 /// The statuses that are answered with; anything else is counted under 500.
 const STATUSES: [u16; 14] = [200, 204, 304, 400, 404, 405, 406, 408, 421, 431, 502, 503, 504, 500];
@@ -48,6 +51,8 @@ pub struct Metrics {
     pub graph_changes: Counter,
     pub reloads: Counter,
     pub reload_failures: Counter,
+    /// What each source cost, by its address.
+    pub sources: ArcSwap<Vec<(String, Arc<ScrapeCounters>)>>,
 }
 
 impl Metrics {
@@ -94,7 +99,31 @@ impl Metrics {
             page.line(name, "", value);
         }
         self.graph(&mut page, current);
+        self.sources(&mut page);
         page.0
+    }
+
+    fn sources(&self, page: &mut Page) {
+        type Read = fn(&ScrapeCounters) -> &AtomicU64;
+        let columns: [(&str, &str, &str, Read); 8] = [
+            ("source_looks_total", "counter", "Looks at a source.", |source| &source.scrapes),
+            ("source_failures_total", "counter", "Those that failed.", |source| &source.failures),
+            ("source_tags", "gauge", "Tags at the last look.", |source| &source.last_tags),
+            ("source_releases", "gauge", "Releases at the last look.", |source| &source.last_releases),
+            ("source_head_requests_total", "counter", "HEAD requests.", |source| &source.heads),
+            ("source_get_requests_total", "counter", "GET requests.", |source| &source.gets),
+            ("source_bytes_total", "counter", "Bytes fetched.", |source| &source.bytes),
+            ("source_retries_total", "counter", "Requests that were tried again.", |source| &source.retries),
+        ];
+        let sources = self.sources.load();
+        for (name, kind, help, read) in columns.iter().filter(|_| !sources.is_empty()) {
+            page.head(name, kind, help);
+            for (address, counters) in sources.iter() {
+                let label = address.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
+                let value = read(counters).load(Ordering::Relaxed);
+                page.line(name, &format!("{{source=\"{label}\"}}"), value);
+            }
+        }
     }
 
     fn graph(&self, page: &mut Page, current: &Current) {

@@ -22,6 +22,7 @@ use super::routes::Door;
 use super::site::{Live, Site};
 use crate::current::{Current, State};
 use crate::settings::Settings;
+use crate::source::counters::ScrapeCounters;
 
 /// Connections for liveness, readiness and metrics, apart from those of clients so that these can't take them all.
 const ADMIN_CONNECTIONS: usize = 128;
@@ -159,6 +160,11 @@ impl Handle {
         if let Some(upstream) = &self.site.live.load().upstream {
             upstream.forget();
         }
+    }
+
+    /// Shown under `/metrics`.
+    pub fn set_scrape_counters(&self, sources: Vec<(String, Arc<ScrapeCounters>)>) {
+        self.site.metrics.sources.store(Arc::new(sources));
     }
 
     /// What is served is what `Current` holds.

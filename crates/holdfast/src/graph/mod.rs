@@ -19,6 +19,7 @@ use self::views::{ChannelView, Channels, DiffView, NoteList, PathView, Whole};
 use crate::cli::Global;
 use crate::config;
 use crate::failure::{Failure, Result};
+use crate::log::{self, LogFormat};
 use crate::output::{self, Format};
 
 #[derive(Debug, Args)]
@@ -72,7 +73,7 @@ enum Verb {
 }
 
 /// Where releases and decisions about them come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Inputs {
     /// registry:https://HOST/REPO, registry:http://HOST/REPO, oci:DIR, or graph:FILE-or-URL; may be given again
     #[arg(long, value_name = "SRC")]
@@ -83,6 +84,9 @@ struct Inputs {
     /// OpenPGP public keys; a graph-data image must then be signed by one of them; may be given again
     #[arg(long, value_name = "FILE")]
     graph_data_key: Vec<PathBuf>,
+    /// Where those signatures are, as sha256=DIGEST/signature-N: a directory, or a URL
+    #[arg(long, value_name = "PLACE")]
+    graph_data_signatures: Option<String>,
     /// Keep what was fetched here
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -96,7 +100,7 @@ struct Client {
     arch: Option<Arch>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Serve {
     #[command(flatten)]
     inputs: Inputs,
@@ -129,6 +133,12 @@ struct Serve {
     /// How often to look for releases and graph data
     #[arg(long, value_name = "TIME")]
     interval: Option<Period>,
+    /// Serve without TLS beyond this machine: something in front of the service speaks it
+    #[arg(long)]
+    plain_http: bool,
+    /// How to write the log
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
 }
 
 fn parse_arch(text: &str) -> Result<Arch, String> {
@@ -147,6 +157,9 @@ impl Inputs {
         if !self.graph_data_key.is_empty() {
             settings.graph_data_keys.clone_from(&self.graph_data_key);
         }
+        if let Some(place) = &self.graph_data_signatures {
+            settings.graph_data_signatures = Some(place.clone());
+        }
         if let Some(dir) = &self.cache_dir {
             settings.cache_dir.clone_from(dir);
         }
@@ -155,7 +168,7 @@ impl Inputs {
 
     /// One look at the sources. What is wrong goes to stderr; the rest goes on.
     fn graph(&self, global: &Global) -> Result<Graph> {
-        let (graph, notes) = look(self.settings(global)?)?;
+        let (graph, notes) = ::graph::look(&self.settings(global)?)?;
         tell(&notes, global);
         Ok(graph)
     }
@@ -183,10 +196,22 @@ impl Serve {
         if let Some(interval) = self.interval {
             settings.interval = interval;
         }
+        settings.plain_http |= self.plain_http;
         settings.admin = self.admin.or(settings.admin);
         settings.owners.file = self.owners.clone().or(settings.owners.file);
         settings.signatures_dir = self.signatures_dir.clone().or(settings.signatures_dir);
         Ok(settings)
+    }
+}
+
+impl Serve {
+    fn run(&self, global: &Global) -> Result<Exit> {
+        let settings = self.settings(global)?;
+        log::start(self.log_format);
+        // The same flags over the files as they are then.
+        let (again, global) = (self.clone(), global.clone());
+        ::graph::run(settings, move || again.settings(&global).map_err(|failure| failure.error))?;
+        Ok(Exit::Done)
     }
 }
 
@@ -202,7 +227,8 @@ impl GraphCommand {
             Verb::Path { from, to, inputs, client } => {
                 let graph = inputs.graph(global)?;
                 let arch = arch_of(&graph, client.arch.clone(), None);
-                let path = logic::graph::path::path(&graph, from, to, client.channel.as_deref(), arch.as_ref());
+                let path =
+                    logic::graph::path::path(&graph, from, to, client.channel.as_deref(), arch.as_ref());
                 let found = matches!(path, Path::Here | Path::Way { .. });
                 output::show(&PathView(path), global.output)?;
                 Ok(if found { Exit::Done } else { Exit::NotFound })
@@ -213,9 +239,9 @@ impl GraphCommand {
                     let known = ["registry:", "oci:", "graph:"].iter().any(|kind| what.starts_with(kind));
                     let address = if known { what.clone() } else { format!("graph:{what}") };
                     (settings.sources, settings.graph_data) = (vec![address.into()], None);
-                    look(settings)
+                    Ok::<_, Failure>(::graph::look(&settings)?.0)
                 };
-                let difference = logic::graph::diff::diff(&graph(before)?.0, &graph(after)?.0);
+                let difference = logic::graph::diff::diff(&graph(before)?, &graph(after)?);
                 output::show(&DiffView(difference), global.output)?;
                 Ok(Exit::Done)
             }
@@ -223,13 +249,23 @@ impl GraphCommand {
     }
 }
 
+/// Exit code 4 with any error, so that a pipeline stops; warnings are shown and let pass.
+fn check(dir: &std::path::Path, format: Format) -> Result<Exit> {
+    let notes = ::graph::data::check(dir);
+    output::show(&NoteList::of(&notes), format)?;
+    Ok(if notes.has_errors() { Exit::Refused } else { Exit::Done })
+}
+
 fn build(graph: &Graph, format: Format) -> Result<Exit> {
     let whole = Whole(Document::of(graph));
-    let unprintable = |error: &dyn std::error::Error| Failure::new(Exit::Unexpected, error, "this is a defect");
+    let unprintable =
+        |error: &dyn std::error::Error| Failure::new(Exit::Unexpected, error, "this is a defect");
     match format {
         // What clients read, and `--source graph:` takes: no wrapping.
         Format::Json => {
-            output::print(&(serde_json::to_string_pretty(&whole).map_err(|error| unprintable(&error))? + "\n"));
+            output::print(
+                &(serde_json::to_string_pretty(&whole).map_err(|error| unprintable(&error))? + "\n"),
+            );
         }
         Format::Yaml => {
             let value = serde_json::to_value(&whole).map_err(|error| unprintable(&error))?;

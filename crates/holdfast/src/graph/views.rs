@@ -37,7 +37,12 @@ impl Channels {
                 let releases = graph.nodes().iter().filter(approved).count();
                 if releases > 0 {
                     let target = target(graph, name, arch.as_ref());
-                    channels.push(ChannelLine { name: name.to_string(), arch: arch.clone(), releases, target });
+                    channels.push(ChannelLine {
+                        name: name.to_string(),
+                        arch: arch.clone(),
+                        releases,
+                        target,
+                    });
                 }
             }
         }
@@ -60,7 +65,10 @@ impl Show for Channels {
             let target = line.target.clone().unwrap_or_default();
             vec![line.name.clone(), arch, line.releases.to_string(), target]
         };
-        table(&["CHANNEL", "ARCH", "RELEASES", "LEADS TO"], &self.channels.iter().map(row).collect::<Vec<_>>())
+        table(
+            &["CHANNEL", "ARCH", "RELEASES", "LEADS TO"],
+            &self.channels.iter().map(row).collect::<Vec<_>>(),
+        )
     }
 
     fn names(&self) -> Vec<String> {
@@ -169,8 +177,12 @@ impl Whole {
             .zip(incoming)
             .map(|(node, (plain, conditional))| {
                 let channels: Vec<&str> = node.channels.iter().map(AsRef::as_ref).collect();
-                let mut row =
-                    vec![node.name.to_string(), plain.to_string(), conditional.to_string(), channels.join(",")];
+                let mut row = vec![
+                    node.name.to_string(),
+                    plain.to_string(),
+                    conditional.to_string(),
+                    channels.join(","),
+                ];
                 if wide {
                     row.push(node.payload.clone());
                 }
@@ -203,7 +215,9 @@ impl Show for PathView {
             Path::None { newest: Some(newest) } => {
                 format!("no way, and none was ever declared; the newest within reach is {newest}\n")
             }
-            Path::None { newest: None } => "no way, and none was ever declared; nothing is within reach\n".to_owned(),
+            Path::None { newest: None } => {
+                "no way, and none was ever declared; nothing is within reach\n".to_owned()
+            }
             Path::Unknown { release } => format!("no release {release} is known\n"),
         }
     }
@@ -271,7 +285,10 @@ impl Show for DiffView {
 
     fn names(&self) -> Vec<String> {
         let releases = self.0.added_releases.iter().chain(&self.0.removed_releases);
-        releases.chain(self.0.changed_releases.iter().map(|changed| &changed.release)).map(ToString::to_string).collect()
+        releases
+            .chain(self.0.changed_releases.iter().map(|changed| &changed.release))
+            .map(ToString::to_string)
+            .collect()
     }
 }
 
