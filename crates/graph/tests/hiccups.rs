@@ -1,5 +1,7 @@
 //! A registry that fails now and then, in every way: a release is what it is, or what it was; never anything else.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, too")]
+
 mod support;
 
 use std::sync::Arc;
