@@ -1,10 +1,12 @@
 //! The graph in force: made by the scraper, read by the service, swapped as a whole.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use logic::graph::{Graph, Notes};
+use tokio::sync::watch;
 
 /// One graph, as it was built.
 #[derive(Debug)]
@@ -55,22 +57,46 @@ pub enum State {
 
 /// Shared by whoever makes graphs and whoever serves them.
 #[derive(Debug, Clone)]
-pub struct Current(Arc<ArcSwap<State>>);
+pub struct Current(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: ArcSwap<State>,
+    changes: watch::Sender<()>,
+    published: AtomicU64,
+    failed: AtomicU64,
+}
 
 impl Default for Current {
     fn default() -> Self {
         let reason = "the first look at the sources is not done yet".to_owned();
-        Self(Arc::new(ArcSwap::from_pointee(State::Nothing { reason })))
+        Self(Arc::new(Shared {
+            state: ArcSwap::from_pointee(State::Nothing { reason }),
+            changes: watch::Sender::new(()),
+            published: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }))
     }
 }
 
 impl Current {
     pub fn load(&self) -> Arc<State> {
-        self.0.load_full()
+        self.0.state.load_full()
+    }
+
+    /// Wakes whenever there is something new to load.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes.subscribe()
+    }
+
+    /// How many looks at the sources gave a graph, and how many failed.
+    pub fn looks(&self) -> (u64, u64) {
+        (self.0.published.load(Ordering::Relaxed), self.0.failed.load(Ordering::Relaxed))
     }
 
     pub fn publish(&self, snapshot: Snapshot) {
-        self.0.store(Arc::new(State::Graph { snapshot: Arc::new(snapshot), stale: None }));
+        self.0.published.fetch_add(1, Ordering::Relaxed);
+        self.store(State::Graph { snapshot: Arc::new(snapshot), stale: None });
     }
 
     /// All inputs were seen to be as they were: the graph stays, and is as new as `at`.
@@ -78,19 +104,25 @@ impl Current {
         if let State::Graph { snapshot, stale } = &*self.load() {
             snapshot.confirmed.renew(at);
             if stale.is_some() {
-                self.0.store(Arc::new(State::Graph { snapshot: Arc::clone(snapshot), stale: None }));
+                self.store(State::Graph { snapshot: Arc::clone(snapshot), stale: None });
             }
         }
     }
 
     /// A look at the sources failed: what was there before is served on.
     pub fn failed(&self, reason: String) {
+        self.0.failed.fetch_add(1, Ordering::Relaxed);
         let next = match &*self.load() {
             State::Nothing { .. } => State::Nothing { reason },
             State::Graph { snapshot, .. } => {
                 State::Graph { snapshot: Arc::clone(snapshot), stale: Some(reason) }
             }
         };
-        self.0.store(Arc::new(next));
+        self.store(next);
+    }
+
+    fn store(&self, state: State) {
+        self.0.state.store(Arc::new(state));
+        self.0.changes.send_replace(());
     }
 }

@@ -4,7 +4,9 @@
 //! sockets and the clock.
 
 pub mod current;
+pub mod data;
 pub mod picture;
 pub mod scrape;
+pub mod serve;
 pub mod settings;
 pub mod source;

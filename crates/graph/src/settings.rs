@@ -8,7 +8,7 @@ use logic::graph::Arch;
 use logic::period::Period;
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
     /// Where clients ask.
@@ -26,6 +26,8 @@ pub struct Settings {
     pub graph_data: Option<String>,
     /// OpenPGP keys (files); where there are any, a graph-data image must be signed by one of them.
     pub graph_data_keys: Vec<PathBuf>,
+    /// Where those signatures are, as `sha256=DIGEST/signature-N`: a directory, or a URL.
+    pub graph_data_signatures: Option<String>,
     /// How often sources and graph data are looked at.
     pub interval: Period,
     /// What was fetched before is kept here, so that nothing is fetched twice.
@@ -38,6 +40,8 @@ pub struct Settings {
     /// A directory of signatures, served under `/v1/signatures/`: `sha256=DIGEST/signature-N`.
     pub signatures_dir: Option<PathBuf>,
     pub tls: Option<TlsSettings>,
+    /// Clients beyond this machine may be served without TLS, because something in front of the service has it.
+    pub plain_http: bool,
     pub owners: OwnerSettings,
     pub limits: Limits,
 }
@@ -125,7 +129,7 @@ impl<'de> Deserialize<'de> for SourceSettings {
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TlsSettings {
     /// PEM, the server's first.
@@ -133,7 +137,7 @@ pub struct TlsSettings {
     pub key: PathBuf,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OwnerSettings {
     /// Who owns which id, and what holds for owners, ids and the whole fleet.
@@ -149,7 +153,7 @@ pub struct OwnerSettings {
 }
 
 /// A limit on everything.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Limits {
     pub connections: usize,
@@ -160,6 +164,9 @@ pub struct Limits {
     pub drain: Period,
     /// Of answers that are kept ready.
     pub answer_cache_bytes: usize,
+    /// For asking an upstream service while a client waits.
+    pub upstream_timeout: Period,
+    pub upstream_bytes: u64,
     pub metadata_bytes: u64,
     pub layer_bytes: u64,
     pub manifest_bytes: u64,
@@ -182,6 +189,7 @@ impl Default for Settings {
             sources: vec![],
             graph_data: None,
             graph_data_keys: vec![],
+            graph_data_signatures: None,
             interval: Period::seconds(300),
             cache_dir: "/var/cache/holdfast/graph".into(),
             required_parameters: ["channel", "id", "version"].map(str::to_owned).to_vec(),
@@ -189,6 +197,7 @@ impl Default for Settings {
             payload_form: PayloadForm::Image,
             signatures_dir: None,
             tls: None,
+            plain_http: false,
             owners: OwnerSettings::default(),
             limits: Limits::default(),
         }
@@ -216,6 +225,8 @@ impl Default for Limits {
             idle: Period::seconds(60),
             drain: Period::seconds(30),
             answer_cache_bytes: 64 << 20,
+            upstream_timeout: Period::seconds(10),
+            upstream_bytes: 64 << 20,
             metadata_bytes: 1 << 20,
             layer_bytes: 8 << 30,
             manifest_bytes: 4 << 20,

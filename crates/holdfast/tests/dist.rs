@@ -117,7 +117,7 @@ fn units() -> BTreeSet<String> {
 #[test]
 fn systemd_has_nothing_to_say_against_the_units() {
     let root = installed("units");
-    assert_eq!(units().len(), 4);
+    assert_eq!(units().len(), 5);
     for unit in units() {
         verified(&root, &unit);
     }
@@ -210,15 +210,19 @@ fn whoever_may_record_a_verdict_stands_back_where_greenboot_is_enabled() {
 }
 
 #[test]
-fn the_preset_enables_all_units_that_can_be_enabled() {
+fn the_preset_speaks_of_all_units_that_can_be_enabled() {
     let preset =
         fs::read_to_string(format!("{DIST}/usr/lib/systemd/system-preset/85-holdfast.preset")).unwrap();
-    let enabled: BTreeSet<String> =
-        preset.lines().filter_map(|line| line.strip_prefix("enable ")).map(str::to_owned).collect();
+    let named = |word: &str| -> BTreeSet<String> {
+        preset.lines().filter_map(|line| line.strip_prefix(word)).map(str::to_owned).collect()
+    };
+    let (enabled, disabled) = (named("enable "), named("disable "));
+    assert_eq!(disabled, BTreeSet::from(["holdfast-graph.service".to_owned()]));
     let has_install = |unit: &String| {
         fs::read_to_string(format!("{DIST}/{UNITS}/{unit}")).unwrap().contains("\n[Install]\n")
     };
-    assert_eq!(enabled, units().into_iter().filter(has_install).collect());
+    let spoken_of: BTreeSet<String> = enabled.union(&disabled).cloned().collect();
+    assert_eq!(spoken_of, units().into_iter().filter(has_install).collect());
 
     // And systemd reads it the same way.
     let root = installed("preset");

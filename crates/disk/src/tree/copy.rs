@@ -200,10 +200,21 @@ fn walk(
     workers.into_iter().for_each(|w| total.absorb(w));
     engine.finish_directories(&mut total)?;
 
-    if options.sync {
-        let synced = rustix::fs::syncfs(engine.dst.fd());
-        synced.map_err(|e| Error::io(Operation::SyncFileSystem, &engine.dst.path, e))?;
-    }
+    let entries = std::mem::take(&mut total.entries);
+    let sync = || match options.sync {
+        true => rustix::fs::syncfs(engine.dst.fd()),
+        false => Ok(()),
+    };
+    let (synced, manifest) = match threads {
+        1 => (sync(), Manifest::new(started, entries)),
+        // The disk and the sorting need not wait for each other.
+        _ => std::thread::scope(|scope| {
+            let syncing = scope.spawn(sync);
+            let manifest = Manifest::new(started, entries);
+            (syncing.join().unwrap_or(Err(Errno::IO)), manifest)
+        }),
+    };
+    synced.map_err(|e| Error::io(Operation::SyncFileSystem, &engine.dst.path, e))?;
     let tally = total.tally;
     Ok(Copied {
         method: match (tally.shared > 0, tally.written > 0) {
@@ -218,6 +229,6 @@ fn walk(
         warnings: total.warnings,
         warnings_left_out: total.warnings_left_out,
         started,
-        manifest: Some(Manifest::new(started, total.entries)),
+        manifest: Some(manifest),
     })
 }

@@ -8,6 +8,7 @@ pub mod data;
 pub mod diff;
 pub mod document;
 pub mod labels;
+pub mod lint;
 pub mod model;
 pub mod note;
 pub mod overrides;

@@ -31,7 +31,7 @@ pub struct Removed {
 }
 
 /// An acyclic graph (plain and conditional edges together), in one stable order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Graph {
     /// Sorted by name.
     pub(super) nodes: Vec<Node>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::release::ReleaseName;
 
 /// The owners file: who owns which id, and the rules.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Owners {
     /// Owner by the id of a device or cluster.
