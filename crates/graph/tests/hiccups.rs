@@ -182,6 +182,22 @@ async fn without_the_list_of_tags_the_last_good_graph_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_stops_answering_is_not_asked_about_every_tag() {
+    let tags: Vec<_> = (0..500).map(|number| format!("\"t{number}\"")).collect();
+    let list = format!(r#"{{"name":"x","tags":[{}]}}"#, tags.join(","));
+    let registry = FlakyProxy::alone(move |asked| match asked.path.contains("/tags/list") {
+        true => Fault::Answer(200, vec![], list.clone().into_bytes()),
+        false => Fault::Hangup,
+    });
+    let mut world = World::of(format!("registry:http://{}/{REPOSITORY}", registry.address));
+    world.settings.limits.retries = 0;
+    let error = graph::source::error::chain(&world.scrape().await.unwrap_err());
+    assert!(error.contains("cannot fetch tag"), "{error}");
+    let asked = registry.take_log().len();
+    assert!(asked < 100, "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_tags_comes_in_pages() {
     let stage = Stage::new();
     for tag in ["a", "b", "c"] {
