@@ -1,5 +1,7 @@
 //! A registry that fails now and then, in every way: a release is what it is, or what it was; never anything else.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, too")]
+
 mod support;
 
 use std::sync::Arc;
@@ -177,6 +179,22 @@ async fn without_the_list_of_tags_the_last_good_graph_stays() {
         world.scrape().await.unwrap();
         assert!(matches!(&*world.current.load(), State::Graph { stale: None, .. }), "{part}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_stops_answering_is_not_asked_about_every_tag() {
+    let tags: Vec<_> = (0..500).map(|number| format!("\"t{number}\"")).collect();
+    let list = format!(r#"{{"name":"x","tags":[{}]}}"#, tags.join(","));
+    let registry = FlakyProxy::alone(move |asked| match asked.path.contains("/tags/list") {
+        true => Fault::Answer(200, vec![], list.clone().into_bytes()),
+        false => Fault::Hangup,
+    });
+    let mut world = World::of(format!("registry:http://{}/{REPOSITORY}", registry.address));
+    world.settings.limits.retries = 0;
+    let error = graph::source::error::chain(&world.scrape().await.unwrap_err());
+    assert!(error.contains("cannot fetch tag"), "{error}");
+    let asked = registry.take_log().len();
+    assert!(asked < 100, "{asked}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,11 +1,13 @@
 //! The real `docker-registry` on a loopback port, and images pushed into it by the real `skopeo`.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -26,7 +28,10 @@ impl Scratch {
     pub fn new(name: &str) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("holdfast-{name}-{}-{number}", std::process::id()));
+        // In memory where there is such a place: what is tested here is not the disk.
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path = parent.join(format!("holdfast-{name}-{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("a scratch directory");
         Self(path)
@@ -58,6 +63,8 @@ pub struct Registry {
     options: Options,
     _scratch: Scratch,
     process: Child,
+    /// Repository and digest of what [`Self::put`] uploaded.
+    uploaded: Mutex<HashSet<String>>,
 }
 
 impl Registry {
@@ -86,7 +93,8 @@ impl Registry {
                 .expect("docker-registry is needed: install the package of that name");
             for _ in 0..600 {
                 if TcpStream::connect(address).is_ok() && process.try_wait().expect("its state").is_none() {
-                    return Self { address, options, _scratch: scratch, process };
+                    let uploaded = Mutex::default();
+                    return Self { address, options, _scratch: scratch, process, uploaded };
                 }
                 if process.try_wait().expect("its state").is_some() {
                     break;
@@ -165,7 +173,12 @@ impl Registry {
         }
         let blobs = manifest["layers"].as_array().into_iter().flatten().chain(manifest.get("config"));
         for digest in blobs.map(digest_of) {
-            self.put_blob(repository, &digest, &read(&digest));
+            let name = format!("{repository}@{digest}");
+            let known = self.uploaded.lock().unwrap_or_else(PoisonError::into_inner).contains(&name);
+            if !known {
+                self.put_blob(repository, &digest, &read(&digest));
+                self.uploaded.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+            }
         }
         self.put_manifest(repository, tag, image.media_type, &bytes);
     }

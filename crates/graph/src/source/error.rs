@@ -30,8 +30,8 @@ pub enum FetchError {
     NoSuchTag { path: PathBuf, tag: String },
     #[error("cannot set up access to {host}: {why}")]
     Access { host: String, why: String },
-    #[error("an earlier try in this scrape failed: {0}")]
-    Earlier(String),
+    #[error("not asked: the {failures} questions before it failed")]
+    GaveUp { failures: usize },
     #[error("interrupted")]
     Interrupted,
 }

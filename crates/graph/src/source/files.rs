@@ -124,7 +124,8 @@ pub struct TreeBudget {
 }
 
 /// Puts the regular files and directories of one layer, over those of the layers before it, into `root`. Links and
-/// devices are left out, and hide what they replace; so there is never a link to be followed.
+/// devices are left out, and hide what they replace; so there is never a link to be followed. A removal holds for what
+/// is there when it is met: writers of layers put removals first.
 pub(super) fn extract(
     layer: impl Read,
     root: &Path,

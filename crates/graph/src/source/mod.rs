@@ -17,6 +17,8 @@ mod layout;
 pub mod manifest;
 pub mod metadata;
 pub(crate) mod one;
+mod patience;
+mod reader;
 mod ready;
 pub mod reference;
 mod registry;

@@ -4,24 +4,19 @@
 //! failure is noted, and the next look tries again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use logic::graph::release::Origin;
 use logic::graph::{Harvest, Notes, Place, Release, labels};
 use regex::Regex;
-use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::JoinSet;
 
 use super::cache::{Cache, Tags};
 use super::digest::Digest;
 use super::error::{FetchError, chain};
-use super::image::{self, Rules, Step, Verdict};
+use super::image::{Rules, Verdict};
+use super::reader::{Reader, Shared, Turns, blocking, interrupted};
 use super::repository::Repository;
-
-/// Lists in lists: more than anybody writes.
-const DEPTH: usize = 3;
-
-type Shared<T> = Result<T, Arc<FetchError>>;
 
 pub(super) struct Tagged {
     /// Position in the configuration.
@@ -56,12 +51,12 @@ impl Tagged {
         let (known, cache_too) = (self.address.clone(), Arc::clone(cache));
         let known = blocking(move || cache_too.tags(&known)).await?;
 
-        let limit = Arc::new(Semaphore::new(self.at_once.max(1)));
-        let pointed = self.resolve(repository, &listed, &limit).await;
+        let turns = Arc::new(Turns::new(self.at_once));
+        let pointed = self.resolve(repository, &listed, &turns).await;
         let digests: BTreeSet<Digest> =
             pointed.iter().filter_map(|digest| digest.as_ref().ok().cloned()).collect();
-        let mut verdicts = self.read(repository, cache, digests, &limit).await;
-        // All failed: that is the source's failure, not that of each image.
+        let mut verdicts = self.read(repository, cache, digests, &turns).await;
+        // All failed: that is the source's failure, not that of each image. The first one says most.
         let failed = |digest: &Shared<Digest>| match digest {
             Ok(digest) => verdicts.get(digest).and_then(|verdict| verdict.as_ref().err()).cloned(),
             Err(error) => Some(Arc::clone(error)),
@@ -105,18 +100,15 @@ impl Tagged {
         &self,
         repository: &Arc<Repository>,
         listed: &[(String, Option<Digest>)],
-        limit: &Arc<Semaphore>,
+        turns: &Arc<Turns>,
     ) -> Vec<Shared<Digest>> {
         let mut tasks = JoinSet::new();
         let mut pointed: Vec<Shared<Digest>> =
             listed.iter().map(|(_, digest)| digest.clone().ok_or_else(interrupted)).collect();
         for (position, (tag, digest)) in listed.iter().enumerate() {
             if digest.is_none() {
-                let (repository, tag, limit) = (Arc::clone(repository), tag.clone(), Arc::clone(limit));
-                tasks.spawn(async move {
-                    let _permit = limit.acquire().await;
-                    (position, repository.resolve(&tag).await.map_err(Arc::new))
-                });
+                let (repository, tag, turns) = (Arc::clone(repository), tag.clone(), Arc::clone(turns));
+                tasks.spawn(async move { (position, turns.ask(repository.resolve(&tag)).await) });
             }
         }
         while let Some(done) = tasks.join_next().await {
@@ -132,20 +124,14 @@ impl Tagged {
         repository: &Arc<Repository>,
         cache: &Arc<Cache>,
         digests: BTreeSet<Digest>,
-        limit: &Arc<Semaphore>,
+        turns: &Arc<Turns>,
     ) -> HashMap<Digest, Shared<Arc<Verdict>>> {
-        let reader = Arc::new(Reader {
-            repository: Arc::clone(repository),
-            cache: Arc::clone(cache),
-            rules: self.rules.clone(),
-            under_way: Mutex::default(),
-            limit: Arc::clone(limit),
-        });
+        let reader = Arc::new(Reader::new(repository, cache, &self.rules, turns));
         let mut tasks = JoinSet::new();
         for digest in digests {
             let reader = Arc::clone(&reader);
             tasks.spawn(async move {
-                let verdict = reader.verdict(digest.clone(), DEPTH).await;
+                let verdict = reader.verdict(digest.clone()).await;
                 (digest, verdict)
             });
         }
@@ -237,61 +223,4 @@ impl Decided<'_> {
 /// Images without a tag are known by their digest.
 fn key(tag: &str, digest: &Digest) -> String {
     if tag.is_empty() { digest.to_string() } else { tag.to_owned() }
-}
-
-/// Finds out what digests are; each once, whoever asks and however often.
-struct Reader {
-    repository: Arc<Repository>,
-    cache: Arc<Cache>,
-    rules: Rules,
-    under_way: Mutex<HashMap<Digest, UnderWay>>,
-    limit: Arc<Semaphore>,
-}
-
-type UnderWay = Arc<OnceCell<Shared<Arc<Verdict>>>>;
-
-impl Reader {
-    async fn verdict(&self, digest: Digest, depth: usize) -> Shared<Arc<Verdict>> {
-        if let Some(verdict) = self.cache.get(&digest, &self.rules) {
-            return Ok(Arc::new(verdict));
-        }
-        let cell = {
-            let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(under_way.entry(digest.clone()).or_default())
-        };
-        cell.get_or_init(|| self.fetch(&digest, depth)).await.clone()
-    }
-
-    async fn fetch(&self, digest: &Digest, depth: usize) -> Shared<Arc<Verdict>> {
-        let step = {
-            let _permit = self.limit.acquire().await;
-            image::read(&self.repository, digest, &self.rules).await?
-        };
-        let too_deep = || Verdict::Refused { reason: "lists in lists in lists".to_owned() };
-        // A child takes its own turn, so that lists that wait for children can't take all of them.
-        let (verdict, child) = match step {
-            Step::Verdict(verdict) => (verdict, None),
-            Step::Same(_) | Step::Multi(_) if depth == 0 => (too_deep(), None),
-            Step::Same(child) => {
-                let verdict = Box::pin(self.verdict(child.clone(), depth - 1)).await?;
-                ((*verdict).clone(), Some(child))
-            }
-            Step::Multi(child) => {
-                let verdict = Box::pin(self.verdict(child.clone(), depth - 1)).await?;
-                (image::as_multi(&verdict), Some(child))
-            }
-        };
-        let (cache, rules) = (Arc::clone(&self.cache), self.rules.clone());
-        let (kept, digest) = (verdict.clone(), digest.clone());
-        blocking(move || cache.put(&digest, &rules, kept, child)).await?;
-        Ok(Arc::new(verdict))
-    }
-}
-
-fn interrupted() -> Arc<FetchError> {
-    Arc::new(FetchError::Interrupted)
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Shared<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| interrupted())
 }

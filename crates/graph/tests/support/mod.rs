@@ -1,5 +1,9 @@
 //! A scraper over sources that a test set up, and what came of its looks.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test binary uses a part of it, and stops at a surprise"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +57,11 @@ impl World {
             let cache = Arc::new(Cache::open(&self.settings.cache_dir));
             Scraper::new(&self.settings, None, cache, self.current.clone()).unwrap()
         })
+    }
+
+    pub fn take_scraper(&mut self) -> Scraper {
+        self.scraper();
+        self.scraper.take().unwrap()
     }
 
     pub async fn scrape(&mut self) -> Result<Outcome, ScrapeError> {
