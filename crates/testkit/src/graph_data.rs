@@ -79,10 +79,58 @@ pub fn write_graph_data(dir: &Path, size: Size, seed: u64) -> io::Result<()> {
         fs::write(dir.join(format!("channels/{name}.yaml")), text)?;
     }
     for number in 0..size.blocked {
-        let (name, text) = product.block(number, &mut random);
-        fs::write(dir.join(format!("blocked-edges/{name}.yaml")), text)?;
+        let block = product.block(number, &mut random);
+        fs::write(dir.join(format!("blocked-edges/{}", block.file)), block.yaml())?;
     }
     fs::write(dir.join("raw/metadata.json"), product.raw(&mut random))
+}
+
+/// The blocks that [`write_graph_data`] writes, as values.
+pub fn blocks(size: Size, seed: u64) -> Vec<GeneratedBlock> {
+    let product = Product::new(size);
+    let mut random = Random(seed);
+    (0..size.blocked).map(|number| product.block(number, &mut random)).collect()
+}
+
+/// One file of `blocked-edges`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GeneratedBlock {
+    pub file: String,
+    pub to: String,
+    pub from: String,
+    /// None: a plain block.
+    pub risk: Option<GeneratedRisk>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GeneratedRisk {
+    pub url: String,
+    pub name: &'static str,
+    pub message: String,
+    /// None: it concerns everybody.
+    pub promql: Option<String>,
+}
+
+impl GeneratedBlock {
+    fn yaml(&self) -> String {
+        let mut text = format!("to: {}\nfrom: {}\n", self.to, self.from);
+        let Some(risk) = &self.risk else { return text };
+        let indent = |text: &str, by: &str| text.replace('\n', &format!("\n{by}"));
+        text.push_str(&format!(
+            "url: {}\nname: {}\nmessage: |-\n  {}\n",
+            risk.url,
+            risk.name,
+            indent(&risk.message, "  ")
+        ));
+        match &risk.promql {
+            None => text.push_str("matchingRules:\n- type: Always\n"),
+            Some(query) => text.push_str(&format!(
+                "matchingRules:\n- type: PromQL\n  promql:\n    promql: |-\n      {}\n",
+                indent(query, "      ")
+            )),
+        }
+        text
+    }
 }
 
 /// The names of the channels, and what is approved in each.
@@ -150,7 +198,7 @@ impl Product {
             .collect()
     }
 
-    fn block(&self, number: usize, random: &mut Random) -> (String, String) {
+    fn block(&self, number: usize, random: &mut Random) -> GeneratedBlock {
         const RISKS: [&str; 8] = [
             "SlowDNSLookups",
             "LostRoutes",
@@ -176,25 +224,26 @@ impl Product {
             0 => format!("{version}+{}", ARCHITECTURES[random.below(self.size.architectures.clamp(1, 6))]),
             _ => version.clone(),
         };
-        let name = format!("{version}-{risk}-{number:04}");
-        let head = format!("to: {to}\nfrom: {from}\n");
+        let file = format!("{version}-{risk}-{number:04}.yaml");
         if random.below(20) == 0 {
-            return (name, head);
+            return GeneratedBlock { file, to, from, risk: None };
         }
-        let url = format!("url: https://issues.example.com/browse/HF-{}\n", 1000 + number);
-        let about = format!(
-            "name: {risk}\nmessage: |-\n  Hosts with the condition that {risk} is about may lose their network \
-             for some minutes after the update.\n"
-        );
-        let rules = match random.below(3) {
-            0 => "matchingRules:\n- type: Always\n".to_owned(),
-            _ => format!(
-                "matchingRules:\n- type: PromQL\n  promql:\n    promql: |-\n      topk(1,\n        \
-                 group by (type) (host_info{{condition=\"{risk}\"}})\n        or\n        \
-                 0 * group by (type) (host_info)\n      )\n"
-            ),
+        let query = || {
+            format!(
+                "topk(1,\n  group by (type) (host_info{{condition=\"{risk}\"}})\n  or\n  \
+                 0 * group by (type) (host_info)\n)"
+            )
         };
-        (name, format!("{head}{url}{about}{rules}"))
+        let risk = GeneratedRisk {
+            url: format!("https://issues.example.com/browse/HF-{}", 1000 + number),
+            name: risk,
+            message: format!(
+                "Hosts with the condition that {risk} is about may lose their network for some minutes after the \
+                 update."
+            ),
+            promql: (random.below(3) > 0).then(query),
+        };
+        GeneratedBlock { file, to, from, risk: Some(risk) }
     }
 
     fn raw(&self, random: &mut Random) -> String {

@@ -1,7 +1,7 @@
 //! What clients ask and what they are told.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use graph::current::Current;
 use graph::settings::{PayloadForm, Role, Settings};
@@ -338,7 +338,7 @@ async fn before_the_first_graph_there_is_a_reason() {
 #[tokio::test]
 async fn an_old_graph_is_served_with_its_age() {
     let mut snapshot = snapshot(small_document());
-    snapshot.confirmed -= Duration::from_secs(100);
+    snapshot.confirmed = (Instant::now() - Duration::from_secs(100)).into();
     let served = Served::with(settings(), snapshot).await;
     assert!(!served.get(ASK).await.headers().contains_key("age"));
     served.current.failed("no\nroute".to_owned());

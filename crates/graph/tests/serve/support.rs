@@ -147,7 +147,7 @@ pub fn small() -> Snapshot {
 pub fn snapshot(document: Value) -> Snapshot {
     let document: Document = serde_json::from_value(document).unwrap();
     let (graph, notes) = build(document.harvest(0).unwrap(), &GraphData::default());
-    Snapshot { graph, notes, confirmed: Instant::now() }
+    Snapshot { graph, notes, confirmed: Instant::now().into() }
 }
 
 /// A directory of its own, gone at the end.

@@ -5,11 +5,12 @@
 //! in which both sides take turns; medians. Needs root, xfsprogs, e2fsprogs and btrfs-progs.
 
 mod measure;
+#[path = "../table.rs"]
+mod table;
 mod trees;
 
-use std::fs;
-
-use measure::{Bench, Row};
+use measure::Bench;
+use table::{Row, write_section};
 use testkit::scratch_fs::{FsKind, ScratchFs};
 use trees::{few_large, fragmented, many_small};
 
@@ -45,24 +46,13 @@ fn main() {
             rows.push(bench.peak_memory("peak memory, 50,000 files"));
         }
         // What is measured is written down at once: a run that is cut short has said something too.
-        write_section(&Row::table(&rows));
+        write_section("guard", &Row::table(&rows));
     }
     let table = Row::table(&rows);
     print!("{table}");
-    write_section(&table);
+    write_section("guard", &table);
     if rows.iter().any(|row| !row.holds()) {
         eprintln!("a bar was missed");
         std::process::exit(1);
     }
-}
-
-/// The page has a section per part; this one is between its two markers.
-fn write_section(table: &str) {
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
-    const MARKERS: (&str, &str) = ("<!-- guard: begin -->\n", "<!-- guard: end -->\n");
-    let page = fs::read_to_string(PAGE).expect("docs/benchmarks.md");
-    let (before, rest) = page.split_once(MARKERS.0).expect("the marker before guard's table");
-    let (_, after) = rest.split_once(MARKERS.1).expect("the marker after guard's table");
-    let page = format!("{before}{}\n{table}\n{}{after}", MARKERS.0, MARKERS.1);
-    fs::write(PAGE, page).expect("docs/benchmarks.md can be written");
 }

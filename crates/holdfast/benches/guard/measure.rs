@@ -9,68 +9,11 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use testkit::scratch_fs::ScratchFs;
 
+use crate::table::Row;
 use crate::trees::{self, run};
 
 const ROUNDS: u64 = 5;
 const ASK_FOR_MEMORY: &str = "--peak-memory-of";
-
-/// One line of the table.
-pub struct Row {
-    what: String,
-    measured: String,
-    bar: String,
-    detail: String,
-    holds: bool,
-}
-
-impl Row {
-    fn ratio(
-        what: &str,
-        ours: &mut [Duration],
-        theirs: &mut [Duration],
-        bar: f64,
-        names: (&str, &str),
-    ) -> Self {
-        let (ours, theirs) = (median(ours), median(theirs));
-        let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
-        eprintln!("  {what}: {ratio:.2} (bar {bar})");
-        Self {
-            what: what.to_owned(),
-            measured: format!("{ratio:.2}"),
-            bar: format!("≤ {bar}"),
-            detail: format!(
-                "{} {:.3} s, {} {:.3} s",
-                names.0,
-                ours.as_secs_f64(),
-                names.1,
-                theirs.as_secs_f64()
-            ),
-            holds: ratio <= bar,
-        }
-    }
-
-    pub fn holds(&self) -> bool {
-        self.holds
-    }
-
-    pub fn table(rows: &[Row]) -> String {
-        let mut text =
-            "| | measured | bar | medians of five rounds |\n| --- | --- | --- | --- |\n".to_owned();
-        for row in rows {
-            let missed = if row.holds { "" } else { " **missed**" };
-            text.push_str(&format!(
-                "| {} | {}{missed} | {} | {} |\n",
-                row.what, row.measured, row.bar, row.detail
-            ));
-        }
-        text
-    }
-}
-
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
 
 /// A device on a scratch file system, in the state after a healthy first boot.
 pub struct Bench {

@@ -1,0 +1,80 @@
+//! The tables of docs/benchmarks.md: one per part, between its two markers.
+
+use std::fs;
+use std::time::Duration;
+
+/// One line of a table.
+pub struct Row {
+    pub what: String,
+    pub measured: String,
+    pub bar: String,
+    pub detail: String,
+    pub holds: bool,
+}
+
+impl Row {
+    /// Medians against each other; less is better.
+    pub fn ratio(
+        what: &str,
+        ours: &mut [Duration],
+        theirs: &mut [Duration],
+        bar: f64,
+        names: (&str, &str),
+    ) -> Self {
+        let (ours, theirs) = (median(ours), median(theirs));
+        let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
+        Self {
+            what: what.to_owned(),
+            measured: format!("{ratio:.2}"),
+            bar: format!("≤ {bar}"),
+            detail: format!(
+                "{} {:.3} s, {} {:.3} s",
+                names.0,
+                ours.as_secs_f64(),
+                names.1,
+                theirs.as_secs_f64()
+            ),
+            holds: ratio <= bar,
+        }
+        .said()
+    }
+
+    /// For whoever watches.
+    pub fn said(self) -> Self {
+        eprintln!("  {}: {} (bar {})", self.what, self.measured, self.bar);
+        self
+    }
+
+    pub fn holds(&self) -> bool {
+        self.holds
+    }
+
+    pub fn table(rows: &[Row]) -> String {
+        let mut text =
+            "| | measured | bar | medians of five rounds |\n| --- | --- | --- | --- |\n".to_owned();
+        for row in rows {
+            let missed = if row.holds { "" } else { " **missed**" };
+            text.push_str(&format!(
+                "| {} | {}{missed} | {} | {} |\n",
+                row.what, row.measured, row.bar, row.detail
+            ));
+        }
+        text
+    }
+}
+
+pub fn median<T: Copy + PartialOrd>(values: &mut [T]) -> T {
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    values[values.len() / 2]
+}
+
+/// The page has a section per part; each is between its two markers.
+pub fn write_section(part: &str, table: &str) {
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
+    let (begin, end) = (format!("<!-- {part}: begin -->\n"), format!("<!-- {part}: end -->\n"));
+    let page = fs::read_to_string(PAGE).expect("docs/benchmarks.md");
+    let (before, rest) = page.split_once(&begin).expect("the marker before the table");
+    let (_, after) = rest.split_once(&end).expect("the marker after the table");
+    fs::write(PAGE, format!("{before}{begin}\n{table}\n{end}{after}"))
+        .expect("docs/benchmarks.md can be written");
+}
