@@ -94,23 +94,22 @@ impl DataImage {
             Some(source) => source,
             none => {
                 let opened = self.reference.open(&self.access, limits).await;
-                none.insert(opened.map_err(|error| DataError::Image(ImageDataError::Fetch(error)))?)
+                none.insert(opened.map_err(ImageDataError::Fetch)?)
             }
         };
-        let digest = source.digest().await.map_err(|error| DataError::Image(ImageDataError::Fetch(error)))?;
+        let digest = source.digest().await.map_err(ImageDataError::Fetch)?;
         if last == Some(digest.as_str()) {
             return Ok(None);
         }
-        let refused = |error| DataError::Image(ImageDataError::Image(error));
-        let image = source.image(&digest).await.map_err(refused)?;
+        let image = source.image(&digest).await.map_err(ImageDataError::Image)?;
         if let Some((keys, store)) = &self.signed {
             // Of a list, the whole may be signed, or the one image that is used.
             let candidates = [image.digest.as_str(), image.manifest.as_str()];
             let signed = signatures::verify(store, keys, &candidates).await;
-            let signed = signed.map_err(|error| DataError::Image(ImageDataError::Signature(error)))?;
+            let signed = signed.map_err(ImageDataError::Signature)?;
             tracing::info!(digest = digest.as_str(), key = signed.fingerprint, "graph data is signed");
         }
-        image.extract(&self.directory, limits).await.map_err(refused)?;
+        image.extract(&self.directory, limits).await.map_err(ImageDataError::Image)?;
         let (root, limits) = (self.directory.clone(), limits.clone());
         let tree = blocking(move || {
             let tree = directory::read(&data_root(&root), &limits);
@@ -133,7 +132,6 @@ fn access(reference: &ImageReference, settings: &Settings) -> Access {
     same.map(Access::from).unwrap_or_default()
 }
 
-/// No key file is larger.
 fn keys(paths: &[PathBuf]) -> Result<Keyring, ImageDataError> {
     let mut keys = Keyring::default();
     for path in paths {

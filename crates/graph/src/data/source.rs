@@ -25,9 +25,15 @@ pub enum DataError {
     #[error("graph data from git")]
     Git(#[source] GitError),
     #[error("graph data from an image")]
-    Image(#[source] ImageDataError),
+    Image(#[source] Box<ImageDataError>),
     #[error("the service stops")]
     Stopped,
+}
+
+impl From<ImageDataError> for DataError {
+    fn from(error: ImageDataError) -> Self {
+        Self::Image(Box::new(error))
+    }
 }
 
 impl DataError {
@@ -69,7 +75,7 @@ impl DataSource {
             let url = GitUrl::parse(url).map_err(DataError::Git)?;
             Place::Git(git::Repository::new(url, settings.cache_dir.join("graph-data.git")))
         } else if let Some(reference) = address.strip_prefix("image:") {
-            Place::Image(Box::new(image::DataImage::open(reference, settings).map_err(DataError::Image)?))
+            Place::Image(Box::new(image::DataImage::open(reference, settings)?))
         } else {
             Place::Directory(PathBuf::from(address))
         };
