@@ -44,5 +44,5 @@ pub(super) fn layout(picture: &Picture) -> Layout {
     }
     let width = LEFT * 2.0 + BOX_WIDTH + columns.len().saturating_sub(1) as f64 * COLUMN;
     let height = TOP + rows as f64 * ROW + 24.0;
-    Layout { spots, columns, width: width.max(520.0), height }
+    Layout { spots, columns, width, height }
 }

@@ -12,8 +12,11 @@ path{fill:none;stroke:#7b8794;stroke-width:1.4}.risk path,path.risk{stroke:#d982
 g.edge:hover path{stroke:#0b69a3;stroke-width:3}marker path{fill:#7b8794;stroke:none}#risky path{fill:#d9822b}";
 
 pub fn svg(picture: &Picture) -> String {
-    let layout = layout(picture);
-    let (width, height) = (layout.width, layout.height);
+    let (layout, legend) = (layout(picture), legend(picture));
+    // Wide enough for what is written above it, too.
+    let written =
+        (legend.chars().count() as f64 * 6.6).max(picture.title.chars().count() as f64 * 11.0) + 48.0;
+    let (width, height) = (layout.width.max(written), layout.height);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" role=\"img\">\n<title>{}</title>\n<style>{STYLE}</style>\n\
@@ -28,7 +31,7 @@ pub fn svg(picture: &Picture) -> String {
         );
     }
     let _ = writeln!(text, "<text class=\"title\" x=\"24\" y=\"34\">{}</text>", escaped(&picture.title));
-    let _ = writeln!(text, "<text class=\"legend\" x=\"24\" y=\"56\">{}</text>", escaped(&legend(picture)));
+    let _ = writeln!(text, "<text class=\"legend\" x=\"24\" y=\"56\">{}</text>", escaped(&legend));
     for (name, x) in &layout.columns {
         let _ = writeln!(text, "<text class=\"minor\" x=\"{x}\" y=\"92\">{}</text>", escaped(name));
     }
