@@ -312,9 +312,11 @@ fn before_the_first_look_is_done_the_service_says_so_and_later_failures_leave_th
     fs::remove_file(site.dir.join("graph.json")).unwrap();
     let mut server = site.serve(&["--interval", "1s"]);
     server.wait_for("failed");
-    let (status, body) = server.get("/v1/graph?version=4.1.1&channel=stable-4&id=a");
-    assert_eq!(status, 503);
-    assert!(body.contains("graph.json"), "{body}");
+    server.eventually("the reason is told", |server| {
+        let (status, body) = server.get("/v1/graph?version=4.1.1&channel=stable-4&id=a");
+        assert_eq!(status, 503, "{body}");
+        body.contains("graph.json")
+    });
     assert_eq!((server.get("/livez").0, server.get("/readyz").0), (200, 503));
     site.write("graph.json", &graph);
     server.eventually("it gets ready", |server| server.get("/readyz").0 == 200);
