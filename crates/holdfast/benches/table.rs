@@ -14,6 +14,7 @@ pub struct Row {
 
 impl Row {
     /// Medians against each other; less is better.
+    #[allow(dead_code)] // Not every benchmark that has a table has one of these.
     pub fn ratio(
         what: &str,
         ours: &mut [Duration],

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -15,14 +15,14 @@ use logic::graph::{Graph, View};
 
 use crate::settings::PayloadForm;
 
-/// Enough to make a graph small, and fast enough to be done while the first client waits.
+/// Enough to make a graph small.
 const COMPRESSION: Compression = Compression::fast();
 
 /// One answer, in both encodings.
 #[derive(Debug)]
 pub struct Answer {
     pub body: Bytes,
-    pub gzip: Bytes,
+    gzip: OnceLock<Bytes>,
     pub tag: HeaderValue,
     /// Another representation must have another strong tag.
     pub gzip_tag: HeaderValue,
@@ -37,20 +37,28 @@ impl Answer {
             let text = format!("\"{}{end}\"", &hash.as_str()[..32]);
             HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("\"\""))
         };
-        let gzip = compress(&body);
         Self {
             tag: tag(""),
             gzip_tag: tag("-gzip"),
-            gzip: Bytes::from(gzip),
+            gzip: OnceLock::new(),
             body: Bytes::from(body),
             used: AtomicBool::new(true),
         }
     }
 
-    /// What it takes in memory, about.
+    /// Compressed, if that is done already: it takes longer than all the rest, so the first client does not wait for it.
+    pub fn gzip(&self) -> Option<&Bytes> {
+        self.gzip.get()
+    }
+
+    pub fn compressed(&self) -> &Bytes {
+        self.gzip.get_or_init(|| Bytes::from(compress(&self.body)))
+    }
+
+    /// What it takes in memory, about, with the compressed form whether it is there yet or not.
     pub fn bytes(&self) -> usize {
         const REST: usize = 512;
-        self.body.len() + self.gzip.len() + REST
+        self.body.len() + self.body.len() / 4 + REST
     }
 
     pub fn touch(&self) {

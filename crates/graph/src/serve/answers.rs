@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -45,7 +45,6 @@ pub struct Answers {
     names: Arc<Names>,
     /// Where everybody gets the same.
     whole: Option<Arc<Answer>>,
-    hasher: RandomState,
     shards: [RwLock<Shard>; SHARDS],
     shard_bytes: usize,
     bytes: AtomicUsize,
@@ -53,7 +52,7 @@ pub struct Answers {
 
 #[derive(Debug, Default)]
 struct Shard {
-    kept: HashMap<Key, Arc<Answer>>,
+    kept: HashMap<Key, Arc<Answer>, Quickly>,
     /// In the order in which they came; those that were used meanwhile get another round.
     order: VecDeque<Key>,
     bytes: usize,
@@ -67,11 +66,14 @@ impl Answers {
         Self {
             fragments: Arc::new(Fragments::of(graph, form)),
             names: Arc::new(Names::of(&snapshot)),
-            whole: (settings.role == Role::Builder).then(|| Arc::new(whole(graph, form))),
+            whole: (settings.role == Role::Builder).then(|| {
+                let whole = whole(graph, form);
+                whole.compressed();
+                Arc::new(whole)
+            }),
             default_arch: arch_of(graph, None, settings.default_arch.as_ref()),
             owners,
             form,
-            hasher: RandomState::new(),
             shards: Default::default(),
             shard_bytes: settings.limits.answer_cache_bytes / SHARDS,
             bytes: AtomicUsize::new(0),
@@ -96,7 +98,7 @@ impl Answers {
     /// The answer, and whether it was there already.
     pub fn get(&self, asked: &Asked, applying: Vec<u32>) -> (Arc<Answer>, bool) {
         let key = self.key(asked, applying);
-        let shard = &self.shards[self.hasher.hash_one(&key) as usize % SHARDS];
+        let shard = &self.shards[(Quickly::default().hash_one(&key) >> 56) as usize % SHARDS];
         if let Some(answer) = shard.read().unwrap_or_else(PoisonError::into_inner).kept.get(&key) {
             answer.touch();
             return (Arc::clone(answer), true);
@@ -187,7 +189,7 @@ impl Answers {
                     return made;
                 }
                 let Some(asked) = before.names.asked(&key) else { continue };
-                self.get(&asked, key.applying);
+                self.get(&asked, key.applying).0.compressed();
                 made += 1;
                 pause();
             }
@@ -216,9 +218,9 @@ impl Shard {
 /// What requests are written in, as positions.
 #[derive(Debug)]
 struct Names {
-    channels: HashMap<Arc<str>, u32>,
+    channels: HashMap<Arc<str>, u32, Quickly>,
     channel_list: Vec<Arc<str>>,
-    versions: HashMap<String, u32>,
+    versions: HashMap<String, u32, Quickly>,
     version_list: Vec<Version>,
     arch_list: Vec<Arch>,
     /// Stands for all architectures that are not in the graph.
@@ -264,5 +266,45 @@ impl Names {
             id: None,
             whole_channel: key.whole_channel,
         })
+    }
+}
+
+type Quickly = BuildHasherDefault<Mix>;
+
+/// A quick hash. It need not withstand anybody: what is looked up comes from clients, but what is put in are positions
+/// and the names of one graph.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Mix {
+    fn word(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            self.word(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.word(value.into());
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.word(value.into());
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.word(value as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The best bits are at the top, and tables look at both ends.
+        self.0 ^ (self.0 >> 32)
     }
 }

@@ -61,7 +61,8 @@ impl<'a> Query<'a> {
             return Err(BadQuery::TooLong);
         }
         let mut pairs: Vec<(Cow<'a, str>, Cow<'a, str>)> = Vec::with_capacity(8);
-        for (name, value) in form_urlencoded::parse(raw.as_bytes()) {
+        for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = decode(pair);
             if pairs.len() == PARAMETERS {
                 return Err(BadQuery::TooMany);
             }
@@ -87,32 +88,57 @@ impl<'a> Query<'a> {
 
     /// What is asked, if all that is required is there and well-formed.
     pub fn asked(&self, required: &[String]) -> Result<Asked<'a>, BadQuery> {
-        let whole_channel = self.get("view").is_some_and(|view| view == "full");
-        let mut missing: Vec<String> =
-            required.iter().filter(|name| self.get(name).is_none()).cloned().collect();
+        let (mut channel, mut version, mut arch, mut id, mut view) = (None, None, None, None, None);
+        for (name, value) in self.pairs.iter().filter(|(_, value)| !value.is_empty()) {
+            match &**name {
+                "channel" => channel = Some(value),
+                "version" => version = Some(value),
+                "arch" => arch = Some(value),
+                "id" => id = Some(value),
+                "view" => view = Some(value),
+                _ => {}
+            }
+        }
+        let whole_channel = view.is_some_and(|view| view == "full");
+        let given = |name: &str| match name {
+            "channel" => channel.is_some(),
+            "version" => version.is_some(),
+            "id" => id.is_some(),
+            name => self.get(name).is_some(),
+        };
         // A policy can't do without these, whatever the list says.
         let needed = if whole_channel { &["channel"][..] } else { &["channel", "version"] };
-        missing.extend(needed.iter().filter(|name| self.get(name).is_none()).map(|&name| name.to_owned()));
-        let Some(channel) = self.get("channel").filter(|_| missing.is_empty()) else {
-            missing.sort();
+        let needed = required.iter().map(String::as_str).chain(needed.iter().copied());
+        let mut missing: Vec<&str> = needed.filter(|name| !given(name)).collect();
+        let Some(channel) = channel.filter(|_| missing.is_empty()) else {
+            missing.sort_unstable();
             missing.dedup();
-            return Err(BadQuery::Missing(missing));
+            return Err(BadQuery::Missing(missing.into_iter().map(str::to_owned).collect()));
         };
-        let id = self.get("id").cloned();
+        let id = id.cloned();
         if id.as_ref().is_some_and(|id| id.len() > VALUE_BYTES) {
             return Err(BadQuery::Invalid { name: "id", why: format!("longer than {VALUE_BYTES} bytes") });
         }
         Ok(Asked {
-            version: self.get("version").map(version).transpose()?,
+            version: version.map(checked_version).transpose()?,
             channel: checked_channel(channel)?,
-            arch: self.get("arch").map(arch).transpose()?,
+            arch: arch.map(checked_arch).transpose()?,
             id,
             whole_channel,
         })
     }
 }
 
-fn version<'a>(text: &Cow<'a, str>) -> Result<Cow<'a, str>, BadQuery> {
+/// As forms are written. Nearly all parameters stand for themselves, and those cost nothing.
+fn decode(pair: &str) -> (Cow<'_, str>, Cow<'_, str>) {
+    if !pair.bytes().any(|byte| byte == b'%' || byte == b'+') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        return (Cow::Borrowed(name), Cow::Borrowed(value));
+    }
+    form_urlencoded::parse(pair.as_bytes()).next().unwrap_or_default()
+}
+
+fn checked_version<'a>(text: &Cow<'a, str>) -> Result<Cow<'a, str>, BadQuery> {
     // A plus sign that was not escaped arrives as a blank, and versions have none.
     let text = if text.contains(' ') { Cow::Owned(text.trim().replace(' ', "+")) } else { text.clone() };
     // What is known to be one by its looks need not be parsed: this is asked with every request.
@@ -145,7 +171,7 @@ fn checked_channel<'a>(text: &Cow<'a, str>) -> Result<Cow<'a, str>, BadQuery> {
     Err(BadQuery::Invalid { name: "channel", why })
 }
 
-fn arch<'a>(text: &Cow<'a, str>) -> Result<Cow<'a, str>, BadQuery> {
+fn checked_arch<'a>(text: &Cow<'a, str>) -> Result<Cow<'a, str>, BadQuery> {
     match Arch::parse(text) {
         Ok(_) => Ok(text.clone()),
         Err(error) => Err(BadQuery::Invalid { name: "arch", why: error.to_string() }),
@@ -215,6 +241,14 @@ mod tests {
             assert!(!plain_version(text) || ReleaseName::parse(text).is_ok(), "{text}");
         }
         assert!(plain_version("4.16.15"));
+    }
+
+    #[test]
+    fn parameters_are_split_as_forms_are() {
+        for raw in ["a=1&b=2", "a", "a=", "=a", "&&a=b=c&", "a=%20+&b=ü", "%26=%3D", "a=%ff"] {
+            let expected: Vec<_> = form_urlencoded::parse(raw.as_bytes()).collect();
+            assert_eq!(Query::parse(raw).unwrap().pairs, expected, "{raw}");
+        }
     }
 
     #[test]

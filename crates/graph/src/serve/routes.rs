@@ -14,7 +14,7 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use logic::graph::Owners;
 
-use super::accept::{self, MediaType};
+use super::accept::{self, Encodings, MediaType};
 use super::answer::Answer;
 use super::owners::Owner;
 use super::query::{Asked, BadQuery, Query};
@@ -271,9 +271,15 @@ fn respond(kind: MediaType, headers: &HeaderMap, answer: &Answer) -> Reply {
     if !encodings.gzip && !encodings.identity {
         return not_acceptable();
     }
-    let (tag, body) = match encodings.gzip {
-        true => (&answer.gzip_tag, &answer.gzip),
-        false => (&answer.tag, &answer.body),
+    let gzip = match encodings {
+        Encodings { gzip: false, .. } => None,
+        // Who can do without gets it as it is, until it is compressed.
+        Encodings { identity: true, .. } => answer.gzip(),
+        Encodings { .. } => Some(answer.compressed()),
+    };
+    let (tag, body) = match gzip {
+        Some(gzip) => (&answer.gzip_tag, gzip),
+        None => (&answer.tag, &answer.body),
     };
     let unchanged = headers.contains_key(IF_NONE_MATCH) && knows(headers, answer);
     let mut reply = Response::new(if unchanged { Full::default() } else { Full::new(body.clone()) });
@@ -283,7 +289,7 @@ fn respond(kind: MediaType, headers: &HeaderMap, answer: &Answer) -> Reply {
     headers.reserve(8);
     if !unchanged {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind.as_str()));
-        if encodings.gzip {
+        if gzip.is_some() {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
     }

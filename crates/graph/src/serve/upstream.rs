@@ -190,12 +190,18 @@ impl Upstream {
             for note in notes.iter().take(20) {
                 tracing::debug!(%note, "in an answer of upstream");
             }
-            let Some(asked) = asked.filter(|_| role == Role::Policy) else { return Ok(whole(&graph, form)) };
+            let done = |answer: Answer| {
+                answer.compressed();
+                Ok(answer)
+            };
+            let Some(asked) = asked.filter(|_| role == Role::Policy) else {
+                return done(whole(&graph, form));
+            };
             // Where channels are decided here too, the leaf that upstream chose need not be the one.
             let arch = arch_of(&graph, asked.arch.clone(), default_arch.as_ref());
             let ask = asked.ask(arch.as_ref(), data.channels.is_empty());
             let shown = view(&graph, &ask, &overrides);
-            Ok(Answer::new(Fragments::of(&graph, form).assemble(&shown)))
+            done(Answer::new(Fragments::of(&graph, form).assemble(&shown)))
         });
         made.await.unwrap_or_else(|_| Err(FetchError::Busy))
     }

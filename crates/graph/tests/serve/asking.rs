@@ -202,6 +202,10 @@ async fn an_answer_is_tagged_and_compressed() {
     let tag = plain.headers()["etag"].clone();
     assert_eq!(plain.headers()["vary"], "Accept-Encoding, Accept");
     let plain = plain.bytes().await.unwrap();
+    // Whoever insists gets it at once, and the others as soon as it is made.
+    let insisting = "gzip, identity;q=0";
+    let insisted = client().get(&url).header("accept-encoding", insisting).send().await.unwrap();
+    assert_eq!(insisted.headers()["content-encoding"], "gzip");
     let zipped = client().get(&url).header("accept-encoding", "gzip").send().await.unwrap();
     assert_eq!(zipped.headers()["content-encoding"], "gzip");
     let gzip_tag = zipped.headers()["etag"].clone();

@@ -1,5 +1,7 @@
 //! The service over real sockets on loopback.
 
+#![allow(clippy::unwrap_used)]
+
 mod asking;
 mod chain;
 mod fake;

@@ -40,7 +40,7 @@ impl Load {
 
     /// So that sizes of bodies can be told from sizes of answers.
     pub fn learn_head(&mut self, address: &str, gzip: bool) {
-        let path = paths(1).remove(0);
+        let path = paths().remove(0);
         let (answer, _) = Client::new(address).ask(&path, gzip);
         self.head = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
     }
@@ -72,10 +72,10 @@ impl Load {
 }
 
 /// Several channels, with versions that their clients run, on all architectures.
-fn paths(every: usize) -> Vec<String> {
+fn paths() -> Vec<String> {
     let mut paths = Vec::new();
-    for (channel, versions) in graph_data::channels(SIZE).into_iter().skip(6).step_by(9 * every) {
-        for version in versions.iter().rev().step_by(7) {
+    for (channel, versions) in graph_data::channels(SIZE).into_iter().skip(6).step_by(13) {
+        for version in versions.iter().rev().step_by(13) {
             for arch in &ARCHITECTURES[..SIZE.architectures] {
                 paths.push(format!("/v1/graph?channel={channel}&version={version}&arch={arch}"));
             }
@@ -86,11 +86,11 @@ fn paths(every: usize) -> Vec<String> {
 
 /// How many different questions the mix has.
 pub fn questions() -> usize {
-    paths(1).len()
+    paths().len()
 }
 
 fn lua(gzip: bool) -> String {
-    let quoted: Vec<String> = paths(1).iter().map(|path| format!("  {path:?},\n")).collect();
+    let quoted: Vec<String> = paths().iter().map(|path| format!("  {path:?},\n")).collect();
     let headers = if gzip { "wrk.headers[\"Accept-Encoding\"] = \"gzip\"\n" } else { "" };
     format!(
         r#"local paths = {{
@@ -159,14 +159,14 @@ impl Client {
 pub fn first_requests(address: &str) -> Vec<Duration> {
     let mut client = Client::new(address);
     // What the mix has is known already; the connection and the code are warm after it.
-    for path in paths(1).iter().take(20) {
+    for path in paths().iter().take(20) {
         client.ask(path, false);
     }
     let mut times = Vec::new();
     for (channel, versions) in graph_data::channels(SIZE).into_iter().step_by(5) {
         for version in versions.iter().step_by(11) {
             let path = format!("/v1/graph?channel={channel}&version={version}&arch=amd64");
-            if !paths(1).contains(&path) {
+            if !paths().contains(&path) {
                 times.push(client.ask(&path, false).1);
             }
         }
