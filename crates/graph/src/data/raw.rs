@@ -35,7 +35,11 @@ pub fn read(path: &str, bytes: &[u8], notes: &mut Notes) -> Vec<RawLabels> {
             entries.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         for key in labels.keys() {
             if key.starts_with(labels::PREFIX) && !labels::KNOWN.contains(&key.as_str()) {
-                notes.warning("unknown-label", place.clone(), format!("{version}: no label is called {key}"));
+                notes.warning(
+                    "unknown-label",
+                    place.clone(),
+                    format!("{release}: no label is called {key:?}"),
+                );
             }
         }
         if let Some(pattern) = labels.get_mut(labels::PREVIOUS_REMOVE_REGEX)
@@ -43,7 +47,7 @@ pub fn read(path: &str, bytes: &[u8], notes: &mut Notes) -> Vec<RawLabels> {
         {
             let key = labels::PREVIOUS_REMOVE_REGEX;
             let text =
-                format!("{version}: {key} is not a pattern; until this is mended, all of its edges go");
+                format!("{release}: {key} is not a pattern; until this is mended, all of its edges go");
             notes.error("bad-pattern", place.clone(), text);
             // It was to take edges away, and joined to a good one it would spoil that, too.
             ".*".clone_into(pattern);
