@@ -13,8 +13,8 @@ test: ## install what the tests need, then run all of them (LEVEL=decisions|serv
 	@scripts/prerequisites
 	@scripts/test $(LEVEL)
 
-bench: ## compare with cp, as ratios; takes a while, needs root
-	@scripts/bench
+bench: ## compare with what one would use instead, as ratios; takes a while, needs root (PART=graph|guard for one)
+	@scripts/bench $(PART)
 
 lint: ## formatting, clippy, scripts
 	@scripts/lint

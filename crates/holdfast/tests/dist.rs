@@ -80,6 +80,7 @@ fn installed(name: &str) -> Scratch {
     succeeds(Command::new("cp").arg("-r").arg(format!("{DIST}/.")).arg(&root.0));
     fs::create_dir_all(root.0.join("usr/bin")).unwrap();
     fs::copy(HOLDFAST, root.0.join("usr/bin/holdfast")).unwrap();
+    symlink("holdfast", root.0.join("usr/bin/kill")).unwrap();
     symlink("usr/lib", root.0.join("lib")).unwrap();
     for entry in
         fs::read_dir("/usr/lib/systemd/system").or_else(|_| fs::read_dir("/lib/systemd/system")).unwrap()
