@@ -95,17 +95,18 @@ impl Answers {
         self.whole.as_ref()
     }
 
-    /// The answer, and whether it was there already.
-    pub fn get(&self, asked: &Asked, applying: Vec<u32>) -> (Arc<Answer>, bool) {
+    /// What `used` makes of the answer, and whether the answer was there already. It is lent, not handed out: that
+    /// would be one more count that all threads share.
+    pub fn with<T>(&self, asked: &Asked, applying: Vec<u32>, used: impl Fn(&Answer) -> T) -> (T, bool) {
         let key = self.key(asked, applying);
         let shard = &self.shards[(Quickly::default().hash_one(&key) >> 56) as usize % SHARDS];
         if let Some(answer) = shard.read().unwrap_or_else(PoisonError::into_inner).kept.get(&key) {
             answer.touch();
-            return (Arc::clone(answer), true);
+            return (used(answer), true);
         }
         let answer = Arc::new(self.make(&key, &asked.channel));
         self.keep(shard, key, &answer);
-        (answer, false)
+        (used(&answer), false)
     }
 
     fn key(&self, asked: &Asked, applying: Vec<u32>) -> Key {
@@ -189,7 +190,7 @@ impl Answers {
                     return made;
                 }
                 let Some(asked) = before.names.asked(&key) else { continue };
-                self.get(&asked, key.applying).0.compressed();
+                self.with(&asked, key.applying, |answer| answer.compressed().len());
                 made += 1;
                 pause();
             }

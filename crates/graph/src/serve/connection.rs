@@ -72,11 +72,11 @@ async fn http1<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     let progress = Progress::default();
     let io = TokioIo::new(Watched { stream, progress: progress.clone() });
     let answering = Arc::clone(&site);
-    let service = service_fn(move |request| routes::answer(Arc::clone(&answering), door, request));
+    let service = service_fn(move |request| routes::answer(&answering, door, request));
     // No timers of hyper's: it would set one per request, where one per connection does.
     let connection =
         http1::Builder::new().max_buf_size(buffer).header_read_timeout(None).serve_connection(io, service);
-    drive(&site, connection, &progress, phase, idle).await;
+    drive(site, connection, progress, phase, idle).await;
 }
 
 async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
@@ -90,18 +90,18 @@ async fn http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let progress = Progress::default();
     let io = TokioIo::new(Watched { stream, progress: progress.clone() });
     let answering = Arc::clone(&site);
-    let service = service_fn(move |request| routes::answer(Arc::clone(&answering), door, request));
+    let service = service_fn(move |request| routes::answer(&answering, door, request));
     let connection = http2::Builder::new(TokioExecutor::new())
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(buffer).unwrap_or(u32::MAX))
         .serve_connection(io, service);
-    drive(&site, connection, &progress, phase, idle).await;
+    drive(site, connection, progress, phase, idle).await;
 }
 
 async fn drive<C: GracefulConnection>(
-    site: &Site,
+    site: Arc<Site>,
     connection: C,
-    progress: &Progress,
+    progress: Progress,
     mut phase: watch::Receiver<Phase>,
     idle: Duration,
 ) {

@@ -2,10 +2,14 @@
 //! up the bytes, put the headers on.
 
 use std::convert::Infallible;
+use std::future::{self, Ready as ReadyFuture};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
+use futures_util::future::Either;
 use http_body_util::Full;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
@@ -42,41 +46,63 @@ pub enum Door {
     Both,
 }
 
-pub async fn answer<B>(site: Arc<Site>, door: Door, request: Request<B>) -> Result<Reply, Infallible> {
-    let mut reply = site.route(door, &request).await;
-    let status = reply.status();
-    site.metrics.answered(status);
-    if status.is_server_error() {
-        site.log(&request, &mut reply);
+/// What a request comes to: an answer that is there already, or one that has to be waited for.
+pub struct Answering(Either<ReadyFuture<Answered>, Pin<Box<dyn Future<Output = Answered> + Send>>>);
+
+type Answered = Result<Reply, Infallible>;
+
+impl Future for Answering {
+    type Output = Answered;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
+        Pin::new(&mut self.0).poll(context)
     }
-    if request.method() == Method::HEAD {
-        let length = hyper::body::Body::size_hint(reply.body()).exact().unwrap_or(0);
-        reply.headers_mut().insert(CONTENT_LENGTH, length.into());
-        *reply.body_mut() = Full::default();
+}
+
+/// Most requests find their answer made and end here, without a future of their own and without counting up the site's
+/// references, which all connections share.
+pub fn answer<B: Send + Sync + 'static>(site: &Arc<Site>, door: Door, request: Request<B>) -> Answering {
+    if let Some(reply) = site.at_once(door, &request) {
+        return Answering(Either::Left(future::ready(Ok(site.finished(&request, reply)))));
     }
-    Ok(reply)
+    let site = Arc::clone(site);
+    Answering(Either::Right(Box::pin(async move {
+        let reply = site.route(door, &request).await;
+        Ok(site.finished(&request, reply))
+    })))
 }
 
 impl Site {
-    async fn route<B>(&self, door: Door, request: &Request<B>) -> Reply {
+    fn at_once<B>(&self, door: Door, request: &Request<B>) -> Option<Reply> {
+        let live = self.live.load();
         let path = request.uri().path();
-        if door != Door::Admin {
-            // The guard must not be held while waiting, and a graph that is ready does not wait.
-            let live = self.live.load();
-            if live.paths.graphs.iter().any(|graph| graph == path) {
-                if let Some(reply) = method(request) {
-                    return reply;
-                }
-                if let Some(reply) = self.graph_now(&live, request) {
-                    return reply;
-                }
-                drop(live);
-                // Boxed, since what is not gets moved with every request, also with those that end above.
-                let live = self.live.load_full();
-                return Box::pin(self.graph_later(&live, request)).await;
-            }
+        if door == Door::Admin || !live.paths.graphs.iter().any(|graph| graph == path) {
+            return None;
         }
-        Box::pin(self.other(door, path, request)).await
+        method(request).or_else(|| self.graph_now(&live, request))
+    }
+
+    fn finished<B>(&self, request: &Request<B>, mut reply: Reply) -> Reply {
+        let status = reply.status();
+        self.metrics.answered(status);
+        if status.is_server_error() {
+            self.log(request, &mut reply);
+        }
+        if request.method() == Method::HEAD {
+            let length = hyper::body::Body::size_hint(reply.body()).exact().unwrap_or(0);
+            reply.headers_mut().insert(CONTENT_LENGTH, length.into());
+            *reply.body_mut() = Full::default();
+        }
+        reply
+    }
+
+    async fn route<B>(&self, door: Door, request: &Request<B>) -> Reply {
+        let live = self.live.load_full();
+        let path = request.uri().path();
+        if door != Door::Admin && live.paths.graphs.iter().any(|graph| graph == path) {
+            return self.graph_later(&live, request).await;
+        }
+        self.other(door, path, request).await
     }
 
     async fn other<B>(&self, door: Door, path: &str, request: &Request<B>) -> Reply {
@@ -212,13 +238,14 @@ impl Site {
         applying: Vec<u32>,
     ) -> Reply {
         let Ready::Graph { answers, .. } = ready else { return self.nothing(ready) };
-        let (answer, hit) = answers.get(asked, applying);
+        let reply = |answer: &Answer| self.finish(ready, kind, headers, answer);
+        let (reply, hit) = answers.with(asked, applying, reply);
         if hit {
             self.metrics.cache_hits.add()
         } else {
             self.metrics.cache_misses.add()
         }
-        self.finish(ready, kind, headers, &answer)
+        reply
     }
 
     fn finish(&self, ready: &Ready, kind: MediaType, headers: &HeaderMap, answer: &Answer) -> Reply {
