@@ -10,10 +10,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use data_support::{Gpg, Scratch, layout, layout_digest, web};
+use data_support::{Scratch, layout, layout_digest, web};
 use graph::data::{DataError, DataSource, check};
 use graph::settings::Settings;
 use graph::source::error::chain;
+use testkit::gpg::Gpg;
 
 fn settings(scratch: &Scratch, graph_data: String) -> Settings {
     Settings { graph_data: Some(graph_data), cache_dir: scratch.path("cache"), ..Settings::default() }
@@ -278,8 +279,8 @@ async fn an_image_must_be_signed_by_a_given_key_and_what_was_good_stays_until_th
     let scratch = Scratch::new();
     let gpg = Gpg::new();
     let (data, image, store) = (scratch.path("data"), scratch.path("image"), scratch.path("store"));
-    gpg.key("trusted");
-    gpg.key("stranger");
+    gpg.key("trusted", "ed25519", "never");
+    gpg.key("stranger", "ed25519", "never");
     let key = scratch.path("key.asc");
     fs::write(&key, gpg.export("trusted")).unwrap();
     write_data(&data, "1.0.0");
@@ -351,7 +352,7 @@ async fn an_image_in_a_real_registry_that_skopeo_signed_is_accepted() {
     let scratch = Scratch::new();
     let gpg = Gpg::new();
     let (data, image, store) = (scratch.path("data"), scratch.path("image"), scratch.path("store"));
-    gpg.key("publisher");
+    gpg.key("publisher", "ed25519", "never");
     fs::write(scratch.path("key.asc"), gpg.export("publisher")).unwrap();
     write_data(&data, "1.0.0");
     layout(&image, "latest", &data, "");

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod device;
 pub mod explore;
 pub mod flaky_proxy;
+pub mod gpg;
 pub mod graph_data;
 pub mod image;
 mod kernel;

@@ -1,105 +1,66 @@
-//! Digests as images name them: `sha256:` or `sha512:` and lower-case hexadecimal digits.
+//! The digest of content: what an image is called by, and what everything fetched is checked against.
 
 use std::fmt;
+use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256, Sha512};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Algorithm {
-    Sha256,
-    Sha512,
-}
-
-impl Algorithm {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Sha512 => "sha512",
-        }
-    }
-
-    fn digits(self) -> usize {
-        match self {
-            Self::Sha256 => 64,
-            Self::Sha512 => 128,
-        }
-    }
-}
-
-/// A digest that is well formed: its text is safe as a file name and in a URL.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Digest {
-    algorithm: Algorithm,
-    hex: String,
-}
+/// `sha256:…` or `sha512:…`, in lower-case hexadecimal digits. Safe as a part of paths and addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest(Arc<str>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DigestError {
-    #[error("{0:?} is not a digest: expected sha256: or sha512: and lower-case hexadecimal digits")]
-    Malformed(String),
-    #[error("the content has the digest {found}, not {wanted}")]
-    Differs { wanted: Digest, found: Digest },
-}
+#[error("{0:?} is not a digest: expected sha256: or sha512: and lower-case hexadecimal digits")]
+pub struct BadDigest(String);
 
 impl Digest {
-    pub fn parse(text: &str) -> Result<Self, DigestError> {
-        let malformed = || DigestError::Malformed(text.chars().take(160).collect());
-        let (algorithm, hex) = text.split_once(':').ok_or_else(malformed)?;
-        let algorithm = match algorithm {
-            "sha256" => Algorithm::Sha256,
-            "sha512" => Algorithm::Sha512,
-            _ => return Err(malformed()),
+    pub fn parse(text: &str) -> Result<Self, BadDigest> {
+        let digits = match text.split_once(':') {
+            Some(("sha256", digits)) if digits.len() == 64 => digits,
+            Some(("sha512", digits)) if digits.len() == 128 => digits,
+            _ => "",
         };
         // Upper case is another spelling of the same digest; only one may be compared and used as a name.
-        let fits = hex.len() == algorithm.digits()
-            && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-        if fits { Ok(Self { algorithm, hex: hex.to_owned() }) } else { Err(malformed()) }
-    }
-
-    pub fn of(algorithm: Algorithm, content: &[u8]) -> Self {
-        let mut hasher = Hasher::new(algorithm);
-        hasher.update(content);
-        hasher.finish()
+        let hexadecimal = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if !digits.is_empty() && digits.bytes().all(hexadecimal) {
+            Ok(Self(text.into()))
+        } else {
+            Err(BadDigest(text.chars().take(150).collect()))
+        }
     }
 
     pub fn sha256(content: &[u8]) -> Self {
-        Self::of(Algorithm::Sha256, content)
+        Self(format!("sha256:{}", digits(&Sha256::digest(content))).into())
     }
 
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
-    pub fn hex(&self) -> &str {
-        &self.hex
+    /// `sha256` and the digits.
+    pub fn parts(&self) -> (&str, &str) {
+        self.0.split_once(':').unwrap_or(("", &self.0))
     }
 
-    pub fn verify(&self, content: &[u8]) -> Result<(), DigestError> {
-        let mut verifier = self.verifier();
-        verifier.update(content);
-        verifier.finish()
+    /// What the digest of the content is instead, if it is not this one.
+    pub fn check(&self, content: &[u8]) -> Result<(), Digest> {
+        let mut hasher = self.hasher();
+        hasher.update(content);
+        let got = hasher.finish();
+        if got == *self { Ok(()) } else { Err(got) }
     }
 
-    /// For content that comes in pieces.
-    pub fn verifier(&self) -> Verifier {
-        Verifier { wanted: self.clone(), hasher: Hasher::new(self.algorithm) }
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.algorithm.as_str(), self.hex)
-    }
-}
-
-impl std::str::FromStr for Digest {
-    type Err = DigestError;
-    fn from_str(text: &str) -> Result<Self, DigestError> {
-        Self::parse(text)
+    /// Computes the digest that this one is to be compared with, of content that comes in pieces.
+    pub fn hasher(&self) -> Hasher {
+        match self.parts().0 {
+            "sha512" => Hasher::Sha512(Sha512::new()),
+            _ => Hasher::Sha256(Sha256::new()),
+        }
     }
 }
 
-/// Makes a digest of content that comes in pieces.
 #[derive(Debug, Clone)]
 pub enum Hasher {
     Sha256(Sha256),
@@ -107,13 +68,6 @@ pub enum Hasher {
 }
 
 impl Hasher {
-    pub fn new(algorithm: Algorithm) -> Self {
-        match algorithm {
-            Algorithm::Sha256 => Self::Sha256(Sha256::new()),
-            Algorithm::Sha512 => Self::Sha512(Sha512::new()),
-        }
-    }
-
     pub fn update(&mut self, piece: &[u8]) {
         match self {
             Self::Sha256(hasher) => hasher.update(piece),
@@ -122,37 +76,38 @@ impl Hasher {
     }
 
     pub fn finish(self) -> Digest {
-        match self {
-            Self::Sha256(hasher) => Digest { algorithm: Algorithm::Sha256, hex: hex(&hasher.finalize()) },
-            Self::Sha512(hasher) => Digest { algorithm: Algorithm::Sha512, hex: hex(&hasher.finalize()) },
-        }
+        Digest(match self {
+            Self::Sha256(hasher) => format!("sha256:{}", digits(&hasher.finalize())).into(),
+            Self::Sha512(hasher) => format!("sha512:{}", digits(&hasher.finalize())).into(),
+        })
     }
 }
 
-/// Content on its way, and the digest that it must have.
-#[derive(Debug, Clone)]
-pub struct Verifier {
-    wanted: Digest,
-    hasher: Hasher,
-}
-
-impl Verifier {
-    pub fn update(&mut self, piece: &[u8]) {
-        self.hasher.update(piece);
-    }
-
-    pub fn finish(self) -> Result<(), DigestError> {
-        let found = self.hasher.finish();
-        if found == self.wanted { Ok(()) } else { Err(DigestError::Differs { wanted: self.wanted, found }) }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
+fn digits(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // a string takes everything
         text
     })
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = BadDigest;
+    fn try_from(text: String) -> Result<Self, BadDigest> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.0.as_ref().to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -162,25 +117,28 @@ mod tests {
     const EMPTY: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn digests_are_read_only_in_their_one_spelling() {
+    fn only_what_is_safe_in_a_path_is_a_digest_and_only_in_its_one_spelling() {
         assert_eq!(Digest::parse(EMPTY).unwrap().to_string(), EMPTY);
-        let upper = EMPTY.replace('e', "E");
-        let long = format!("{EMPTY}0");
-        for text in ["", ":", "sha256:", "sha256", "md5:00", &upper, &long, &EMPTY[..70], "sha256:../x"] {
-            assert!(matches!(Digest::parse(text), Err(DigestError::Malformed(_))), "{text:?}");
+        let (upper, long) = (EMPTY.replace('e', "E"), format!("{EMPTY}0"));
+        let climbing = format!("sha256:../{}", "a".repeat(61));
+        for text in ["", ":", "sha256:", "sha256", "md5:00", &upper, &long, &EMPTY[..70], &climbing] {
+            assert!(Digest::parse(text).is_err(), "{text:?}");
         }
         assert!(Digest::parse(&format!("sha512:{}", "0f".repeat(64))).is_ok());
     }
 
     #[test]
-    fn content_in_pieces_is_what_its_digest_says_or_is_refused() {
-        for algorithm in [Algorithm::Sha256, Algorithm::Sha512] {
-            let digest = Digest::of(algorithm, b"one two three");
-            let mut verifier = digest.verifier();
-            ["one ", "two ", "three"].iter().for_each(|piece| verifier.update(piece.as_bytes()));
-            assert_eq!(verifier.finish(), Ok(()));
-            assert!(matches!(digest.verify(b"one two"), Err(DigestError::Differs { .. })));
+    fn content_is_what_its_digest_says_in_pieces_too() {
+        let empty = Digest::sha256(b"");
+        assert_eq!((empty.as_str(), empty.check(b"")), (EMPTY, Ok(())));
+        assert_eq!(empty.check(b"x"), Err(Digest::sha256(b"x")));
+        for first in
+            [&Digest::sha256(b"one two"), &Digest::parse(&format!("sha512:{}", "0".repeat(128))).unwrap()]
+        {
+            let (mut pieces, mut whole) = (first.hasher(), first.hasher());
+            ["one ", "two"].iter().for_each(|piece| pieces.update(piece.as_bytes()));
+            whole.update(b"one two");
+            assert_eq!(pieces.finish(), whole.finish());
         }
-        assert_eq!(Digest::sha256(b"").to_string(), EMPTY);
     }
 }

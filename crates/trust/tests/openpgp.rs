@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod gpg;
-
 use std::time::{Duration, SystemTime};
 
-use gpg::Gpg;
+use testkit::gpg::Gpg;
 use trust::container_signature::{self, ContainerSignatureError};
 use trust::digest::Digest;
 use trust::openpgp::{Keyring, OpenPgpError};

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use reqwest::{StatusCode, Url};
 use trust::container_signature::{self, ContainerSignatureError, Signed};
-use trust::digest::{Digest, DigestError};
+use trust::digest::{BadDigest, Digest};
 use trust::openpgp::Keyring;
 
 use crate::settings::Limits;
@@ -26,7 +26,7 @@ pub enum StoreError {
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("its digest")]
-    Digest(#[source] DigestError),
+    Digest(#[source] BadDigest),
     #[error("there is no signature of {digest} in {store}")]
     Missing { digest: String, store: String },
     #[error("none of {count} signatures of {digest} holds; the first one")]
@@ -64,7 +64,8 @@ impl SignatureStore {
 
     /// One of the signatures, counted from 1; None where there are no more.
     async fn get(&self, digest: &Digest, number: usize) -> Result<Option<Vec<u8>>, StoreError> {
-        let name = format!("{}={}/signature-{number}", digest.algorithm().as_str(), digest.hex());
+        let (algorithm, digits) = digest.parts();
+        let name = format!("{algorithm}={digits}/signature-{number}");
         match self {
             Self::Directory(path) => {
                 let path = path.join(name);

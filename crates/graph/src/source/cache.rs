@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use disk::{Lock, durable};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::digest::Digest;
 use super::error::chain;
 use super::image::{Rules, Verdict};
+use trust::digest::Digest;
 
 /// The number goes up when old entries would be misread.
 const FILE: &str = "releases.v1";

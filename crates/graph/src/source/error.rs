@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::digest::Digest;
+use trust::digest::Digest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {

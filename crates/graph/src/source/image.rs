@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use logic::graph::{Arch, ReleaseName, labels};
 use serde::{Deserialize, Serialize};
 
-use super::digest::Digest;
 use super::error::{FetchError, chain};
 use super::files::ImagePath;
 use super::layers::{self, LayerLimits, Said};
@@ -16,6 +15,7 @@ use super::manifest::{Descriptor, ImageConfig, Manifest};
 use super::metadata::parse_release_metadata;
 use super::repository::Repository;
 use crate::settings::Limits;
+use trust::digest::Digest;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

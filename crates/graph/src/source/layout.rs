@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::digest::Digest;
 use super::error::FetchError;
 use super::manifest::Descriptor;
 use super::unpack::Blob;
 use crate::settings::Limits;
+use trust::digest::Digest;
 
 /// The tag of an image.
 const REF_NAME: &str = "org.opencontainers.image.ref.name";

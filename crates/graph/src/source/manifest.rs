@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::digest::Digest;
+use trust::digest::Digest;
 
 pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn descriptor() -> String {
-        format!(r#"{{"mediaType":"x","digest":"{}","size":3}}"#, Digest::of(b"abc"))
+        format!(r#"{{"mediaType":"x","digest":"{}","size":3}}"#, Digest::sha256(b"abc"))
     }
 
     #[test]

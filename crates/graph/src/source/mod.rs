@@ -7,7 +7,6 @@ pub mod address;
 mod auth;
 pub mod cache;
 pub mod counters;
-pub mod digest;
 pub mod error;
 pub mod files;
 pub mod http;

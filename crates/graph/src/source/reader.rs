@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::cache::Cache;
-use super::digest::Digest;
 use super::error::FetchError;
 use super::image::{self, Rules, Step, Verdict};
 use super::patience::Patience;
 use super::repository::Repository;
+use trust::digest::Digest;
 
 /// Lists in lists: more than anybody writes.
 const DEPTH: usize = 3;

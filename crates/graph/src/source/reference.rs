@@ -20,7 +20,6 @@ use reqwest::Url;
 
 use super::address::{self, AddressError};
 use super::counters::ScrapeCounters;
-use super::digest::Digest;
 use super::error::FetchError;
 use super::files::{self, TreeBudget};
 use super::http::Access;
@@ -30,6 +29,7 @@ use super::manifest::{Descriptor, Manifest, ManifestError};
 use super::registry::{self, Registry, host_of};
 use super::repository::{Place, Repository};
 use crate::settings::Limits;
+use trust::digest::Digest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {

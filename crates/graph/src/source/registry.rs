@@ -15,12 +15,12 @@ use tokio_util::io::StreamReader;
 
 use super::auth::{self, Challenge, Credential};
 use super::counters::{ScrapeCounters, add};
-use super::digest::Digest;
 use super::error::FetchError;
 use super::http::{self, Access, body};
 use super::manifest::ACCEPTED;
 use super::unpack::Blob;
 use crate::settings::Limits;
+use trust::digest::Digest;
 
 /// Tags that are asked for at once; registries cut it to what they like.
 const PAGE: usize = 1000;
@@ -159,7 +159,7 @@ impl Registry {
         let response = self.send(Method::GET, &url, &what, Some(self.request_limit)).await?;
         let bytes = body(response, &what, self.manifest_bytes).await?;
         add(&self.counters.bytes, bytes.len() as u64);
-        Ok(Digest::of(&bytes))
+        Ok(Digest::sha256(&bytes))
     }
 
     /// Not checked yet.

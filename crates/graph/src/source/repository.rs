@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 
 use super::counters::ScrapeCounters;
-use super::digest::Digest;
 use super::error::FetchError;
 use super::layers::LayerError;
 use super::layout::Layout;
@@ -17,6 +16,7 @@ use super::registry::Registry;
 use super::retry;
 use super::unpack::{self, Blob, Source};
 use crate::settings::Limits;
+use trust::digest::Digest;
 
 pub(super) enum Place {
     Registry(Box<Registry>),

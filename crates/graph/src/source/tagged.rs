@@ -12,11 +12,11 @@ use regex::Regex;
 use tokio::task::JoinSet;
 
 use super::cache::{Cache, Tags};
-use super::digest::Digest;
 use super::error::{FetchError, chain};
 use super::image::{Rules, Verdict};
 use super::reader::{Reader, Shared, Turns, blocking, interrupted};
 use super::repository::Repository;
+use trust::digest::Digest;
 
 pub(super) struct Tagged {
     /// Position in the configuration.

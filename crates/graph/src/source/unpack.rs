@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncRead;
 use tokio_util::io::SyncIoBridge;
 
-use super::digest::{Digest, Hasher};
 use super::error::FetchError;
 use super::layers::LayerError;
 use super::manifest::Descriptor;
+use trust::digest::{Digest, Hasher};
 
 pub(super) type Blob = Pin<Box<dyn AsyncRead + Send>>;
 

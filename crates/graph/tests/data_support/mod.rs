@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ pub fn layout(root: &Path, tag: &str, data: &Path, prefix: &str) {
     fs::write(root.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
     let put = |content: &[u8]| {
         let digest = Digest::sha256(content);
-        fs::write(root.join("blobs/sha256").join(digest.hex()), content).unwrap();
+        fs::write(root.join("blobs/sha256").join(digest.parts().1), content).unwrap();
         (digest.to_string(), content.len())
     };
     let mut tar = tar::Builder::new(vec![]);
@@ -131,68 +131,4 @@ pub fn web(root: &Path) -> String {
         }
     });
     format!("http://{address}")
-}
-
-/// The real `gpg`, with a home of its own.
-pub struct Gpg(PathBuf);
-
-impl Gpg {
-    pub fn new() -> Self {
-        let home = fresh("gpg");
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
-        Self(home)
-    }
-
-    fn run(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
-        let file = self.0.join("input");
-        fs::write(&file, input).unwrap();
-        let output = Command::new("gpg")
-            .args([
-                "--batch",
-                "--yes",
-                "--quiet",
-                "--no-tty",
-                "--pinentry-mode",
-                "loopback",
-                "--passphrase",
-                "",
-            ])
-            .args(arguments)
-            .env("GNUPGHOME", &self.0)
-            .stdin(fs::File::open(&file).unwrap())
-            .output()
-            .expect("gpg is installed");
-        assert!(output.status.success(), "gpg {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    }
-
-    pub fn home(&self) -> &Path {
-        &self.0
-    }
-
-    pub fn fingerprint(&self, name: &str) -> String {
-        let listing = String::from_utf8(self.run(&["--with-colons", "--list-keys", name], b"")).unwrap();
-        let line = listing.lines().find(|line| line.starts_with("fpr:")).unwrap();
-        line.split(':').nth(9).unwrap().to_owned()
-    }
-
-    pub fn key(&self, name: &str) {
-        self.run(&["--quick-generate-key", name, "ed25519", "sign", "never"], b"");
-    }
-
-    pub fn export(&self, name: &str) -> Vec<u8> {
-        self.run(&["--armor", "--export", name], b"")
-    }
-
-    pub fn sign(&self, name: &str, content: &[u8]) -> Vec<u8> {
-        self.run(&["--local-user", name, "--sign"], content)
-    }
-}
-
-impl Drop for Gpg {
-    fn drop(&mut self) {
-        let _ = Command::new("gpgconf").args(["--kill", "all"]).env("GNUPGHOME", &self.0).status();
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
