@@ -90,20 +90,23 @@ impl Graph {
         self.nodes.iter().flat_map(|node| &node.channels).chain(self.targets.keys()).collect()
     }
 
-    /// What graph data says a channel points at, for an architecture.
-    pub fn target(&self, channel: &str, arch: Option<&Arch>) -> Option<NodeId> {
+    /// What graph data says a channel points at, for an architecture. Such a release need not exist.
+    pub fn pointer(&self, channel: &str, arch: Option<&Arch>) -> Option<&semver::Version> {
         let names = self.targets.get(channel)?;
-        let fitting = names.iter().filter(|name| name.arch.is_none() || name.arch.as_ref() == arch);
-        fitting.filter_map(|name| self.find_for(&name.version, arch)).next()
+        let fitting = names.iter().find(|name| name.arch.is_none() || name.arch.as_ref() == arch);
+        fitting.map(|name| &name.version)
     }
 
-    /// What a channel leads to: where graph data points, if that is approved; else its newest approved release.
+    /// What a channel leads to: its newest approved release, but none that is newer than where graph data points. A
+    /// pointer to what is not approved, or not there, so holds clients back instead of letting all of them go.
     pub fn channel_target(&self, channel: &str, arch: Option<&Arch>) -> Option<NodeId> {
+        let pointer = self.pointer(channel, arch);
         let fits = |node: &Node| {
-            node.channels.contains(channel) && (node.name.arch.is_none() || node.name.arch.as_ref() == arch)
+            node.channels.contains(channel)
+                && (node.name.arch.is_none() || node.name.arch.as_ref() == arch)
+                && pointer.is_none_or(|pointer| node.name.version <= *pointer)
         };
-        let pointed = self.target(channel, arch).filter(|&id| fits(self.node(id)));
-        pointed.or_else(|| (0..self.nodes.len() as NodeId).rfind(|&id| fits(self.node(id))))
+        (0..self.nodes.len() as NodeId).rfind(|&id| fits(self.node(id)))
     }
 
     pub fn edge_count(&self) -> (usize, usize) {

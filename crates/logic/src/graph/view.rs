@@ -71,7 +71,8 @@ struct Terrain<'a> {
     added: Vec<(NodeId, NodeId)>,
     removed: Vec<(NodeId, NodeId)>,
     hold: bool,
-    target: Option<NodeId>,
+    /// Nothing newer is led to.
+    pointer: Option<&'a Version>,
 }
 
 impl<'a> Terrain<'a> {
@@ -99,7 +100,7 @@ impl<'a> Terrain<'a> {
             added: vec![],
             removed: vec![],
             hold: overrides.hold,
-            target: graph.target(ask.channel, ask.arch),
+            pointer: graph.pointer(ask.channel, ask.arch),
         };
         for ((from, to), change) in &overrides.edges {
             let (Some(from), Some(to)) = (find(from), find(to)) else { continue };
@@ -174,10 +175,13 @@ impl<'a> Terrain<'a> {
         reached
     }
 
-    /// The channel's target; where it can't be reached from here, the newest approved release that can be.
+    /// The newest approved release that can be reached, and is not beyond where the channel points: the channel's
+    /// target, or the nearest to it.
     fn leaf(&self, root: NodeId, reached: &[bool], ask: &Ask) -> NodeId {
         let reachable = |id: &NodeId| reached[*id as usize];
-        let ids = || (0..self.approved.len() as NodeId).filter(|id| self.offered(*id));
+        let short_of =
+            |id: NodeId| self.pointer.is_none_or(|pointer| self.graph.node(id).name.version <= *pointer);
+        let mut ids = (0..self.approved.len() as NodeId).filter(|&id| self.offered(id) && short_of(id));
         if ask.narrowed {
             let all = (0..self.approved.len() as NodeId).filter(reachable);
             let mut ends = all.filter(|&id| !self.ways(id).any(|to| reached[to as usize]));
@@ -185,9 +189,7 @@ impl<'a> Terrain<'a> {
                 return only;
             }
         }
-        let pointed = self.target.filter(|&target| self.offered(target));
-        let target = pointed.or_else(|| ids().next_back()).filter(reachable);
-        target.or_else(|| ids().rfind(reachable)).unwrap_or(root)
+        ids.rfind(reachable).unwrap_or(root)
     }
 
     /// Of what was reached, all from which there is a way to `leaf`.

@@ -34,6 +34,15 @@ fn a_channel_leads_to_where_it_points() {
 }
 
 #[test]
+fn a_pointer_to_what_is_not_approved_or_not_there_holds_clients_before_it() {
+    for target in ["1.2.0", "1.2.77"] {
+        let graph = example().channel("slow", &["1.0.0", "1.1.0", "1.1.1", "1.3.0"]).target(target).graph();
+        assert_eq!(seen(&graph, "1.0.0", "slow", "amd64").0, ["1.0.0", "1.1.0", "1.1.1"], "{target}");
+        assert_eq!(seen(&graph, "1.2.0", "slow", "amd64").0, ["1.2.0"], "nobody is led beyond the pointer");
+    }
+}
+
+#[test]
 fn those_on_a_release_that_is_not_approved_can_leave_it() {
     let graph = example().graph();
     assert_eq!(seen(&graph, "1.1.0", "beta", "amd64").0, ["1.1.0", "1.1.1", "1.2.0"]);

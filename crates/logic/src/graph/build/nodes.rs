@@ -156,7 +156,10 @@ pub(super) fn targets(
         if known.is_empty() {
             unknown(notes, place.clone(), target);
         } else if !known.iter().any(|node| node.channels.contains(channel.name.as_str())) {
-            let text = format!("target {target} is not approved for {}: it does not count", channel.name);
+            let text = format!(
+                "target {target} is not approved for {}: the channel leads to what is approved before it",
+                channel.name
+            );
             notes.error("bad-target", place.clone(), text);
         }
         targets.entry(channel.name.as_str().into()).or_default().push(target.clone());
