@@ -28,7 +28,13 @@ impl Error {
         match self {
             Self::NoSource | Self::Source(_) | Self::Serve(_) => Exit::Usage,
             Self::Data(_) => Exit::Refused,
-            // What does not answer now may answer later.
+            Self::Look(ScrapeError::Data(error)) => match error.downcast_ref() {
+                Some(DataError::Read { .. }) => Exit::NotFound,
+                _ => Exit::Refused,
+            },
+            // What does not answer now may answer later; what is not there, or is something else, stays so.
+            Self::Look(ScrapeError::Source { source, .. }) if source.is_missing() => Exit::NotFound,
+            Self::Look(ScrapeError::Source { source, .. }) if !source.is_passing() => Exit::Refused,
             Self::Look(_) => Exit::TryAgain,
             Self::Runtime(_) => Exit::Unexpected,
         }
@@ -46,6 +52,13 @@ impl Error {
             }
             Self::Data(error) => error.hint().to_owned(),
             Self::Serve(error) => error.hint(),
+            Self::Look(ScrapeError::Data(error)) => match error.downcast_ref::<DataError>() {
+                Some(error) => error.hint().to_owned(),
+                None => "see that it can be reached from here, and try again".to_owned(),
+            },
+            Self::Look(ScrapeError::Source { source, .. }) if source.is_missing() => {
+                "check the address: there is nothing there".to_owned()
+            }
             Self::Look(_) => "see that it can be reached from here, and try again".to_owned(),
             Self::Runtime(_) => "see whether the machine is out of memory or threads".to_owned(),
         }

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use logic::graph::note::Severity;
 use logic::graph::{GraphData, Harvest, Notes, build};
 use tokio::sync::Notify;
 
@@ -22,6 +23,10 @@ use crate::source::one::{Source, SourceError};
 
 /// After a failure the next look comes sooner, and then later and later, up to the interval.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// Whoever asks for less asks for a registry that locks them out.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+/// Of a new graph; all of them are what `holdfast graph build` prints.
+const NOTES_LOGGED: usize = 100;
 
 /// Graph data, wherever it comes from.
 pub trait DataSource: Send {
@@ -85,7 +90,7 @@ impl Scraper {
             data,
             cache,
             current,
-            interval: settings.interval.get(),
+            interval: settings.interval.get().max(SHORTEST_INTERVAL),
             fingerprint: None,
             again: Arc::default(),
             counters: Arc::default(),
@@ -195,6 +200,12 @@ impl Scraper {
             return Ok(Outcome::Unchanged);
         };
         tracing::info!(releases = graph.nodes().len(), notes = notes.len(), "a new graph is in force");
+        for note in notes.iter().take(NOTES_LOGGED) {
+            match note.severity {
+                Severity::Error => tracing::warn!(place = %note.place, code = note.code, "{}", note.text),
+                Severity::Warning => tracing::info!(place = %note.place, code = note.code, "{}", note.text),
+            }
+        }
         self.current.publish(Snapshot { graph, notes, confirmed: confirmed.into() });
         self.fingerprint = Some(fingerprint);
         Ok(Outcome::Published)

@@ -77,6 +77,11 @@ enum ConfigCommand {
 
 impl Cli {
     pub fn run(self) -> Result<Exit> {
+        // Before anything is done, since a command that acts must not fail afterwards for the want of a picture.
+        let pictured = matches!(&self.command, Command::Graph(command) if command.has_pictures());
+        if self.global.output.is_picture() && !pictured {
+            return Err(output::no_picture());
+        }
         match self.command {
             Command::Graph(command) => command.run(&self.global),
             Command::Guard(command) => command.run(&self.global),

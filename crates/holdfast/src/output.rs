@@ -26,6 +26,12 @@ pub enum Format {
     Svg,
 }
 
+impl Format {
+    pub fn is_picture(self) -> bool {
+        matches!(self, Self::Dot | Self::Mermaid | Self::Svg)
+    }
+}
+
 #[derive(Serialize)]
 struct Document<'a, T> {
     #[serde(rename = "apiVersion")]
@@ -70,9 +76,19 @@ fn unprintable(error: &dyn std::error::Error) -> Failure {
     Failure::new(Exit::Unexpected, error, "try another output format with -o")
 }
 
-/// A reader that has gone away (`| head`) is no reason to fail.
+/// A reader that has gone away (`| head`) is no reason to fail. A result that is lost in another way is: whoever reads
+/// the rest of it must not take it for the whole, so the command ends here.
 pub fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!(
+                "error: the result can't be written\ncause: {error}\nhint: see whether the disk is full"
+            );
+            std::process::exit(Exit::Unexpected.code().into());
+        }
+        _ => {}
+    }
 }
 
 /// Columns as wide as their widest cell; the last one runs free.

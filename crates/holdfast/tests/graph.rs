@@ -261,8 +261,13 @@ fn what_can_not_be_served_is_refused_with_a_way_out() {
     assert_eq!(code, 2);
     assert!(err.contains("registry:https://HOST/REPO"), "{err}");
     let (code, _, err) = site.run(&["build", "--source", "graph:nowhere.json"]);
-    assert_eq!(code, 75);
+    assert_eq!(code, 3);
     assert!(err.contains("nowhere.json"), "{err}");
+    let (code, _, err) = site.run(&["build", "--graph-data-key", "key.asc"]);
+    assert_eq!(code, 4);
+    assert!(err.contains("would be used unsigned"), "{err}");
+    let (code, _, err) = site.run(&["build", "-o", "svg"]);
+    assert_eq!((code, err.contains("no picture")), (2, true), "{err}");
     let none = Command::new(HOLDFAST).args(["--config", "/dev/null", "graph", "show"]).output().unwrap();
     assert_eq!(none.status.code(), Some(2));
 }

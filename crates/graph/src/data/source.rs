@@ -26,6 +26,8 @@ pub enum DataError {
     Git(#[source] GitError),
     #[error("graph data from an image")]
     Image(#[source] Box<ImageDataError>),
+    #[error("keys were given, and only an image can be signed: {0} would be used unsigned")]
+    Unsigned(String),
     #[error("the service stops")]
     Stopped,
 }
@@ -46,6 +48,7 @@ impl DataError {
             Self::Layout(_) => "run `holdfast graph check DIR` on it",
             Self::Git(_) => "run `git ls-remote URL` on this machine, as the same user",
             Self::Image(error) => error.hint(),
+            Self::Unsigned(_) => "publish graph data as an image (image:REF), or leave out the keys",
             Self::Stopped => "start it again",
         }
     }
@@ -71,9 +74,18 @@ impl DataSource {
     /// From `DIR`, `git+URL[#BRANCH]` or `image:REF`; None where no graph data is configured. Nothing is fetched yet.
     pub fn open(settings: &Settings) -> Result<Option<Self>, DataError> {
         let Some(address) = &settings.graph_data else { return Ok(None) };
+        let wants_signature =
+            !settings.graph_data_keys.is_empty() || settings.graph_data_signatures.is_some();
+        if wants_signature && !address.starts_with("image:") {
+            return Err(DataError::Unsigned(address.clone()));
+        }
         let place = if let Some(url) = address.strip_prefix("git+") {
             let url = GitUrl::parse(url).map_err(DataError::Git)?;
-            Place::Git(git::Repository::new(url, settings.cache_dir.join("graph-data.git")))
+            // git changes its directory, and must still find it.
+            let path = &settings.cache_dir;
+            let cache =
+                std::path::absolute(path).map_err(|source| DataError::Read { path: path.clone(), source })?;
+            Place::Git(git::Repository::new(url, cache.join("graph-data.git")))
         } else if let Some(reference) = address.strip_prefix("image:") {
             Place::Image(Box::new(image::DataImage::open(reference, settings)?))
         } else {

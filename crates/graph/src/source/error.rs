@@ -46,6 +46,16 @@ impl FetchError {
         }
     }
 
+    /// Whether there is somebody to ask, who knows nothing of what was asked for.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => *status == 404,
+            Self::File { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::NoSuchTag { .. } => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,

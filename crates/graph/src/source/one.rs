@@ -27,6 +27,8 @@ pub enum SourceError {
     Address(#[from] AddressError),
     #[error("source {address}: the pattern for tags")]
     Pattern { address: String, source: regex::Error },
+    #[error("source {address}: {key} is for images, and its payloads come ready-made")]
+    ReadyMade { address: String, key: &'static str },
     #[error("source {address}: the path of the metadata")]
     Path { address: String, source: PathError },
 }
@@ -51,6 +53,16 @@ impl Source {
     pub(crate) fn new(index: usize, settings: &SourceSettings, limits: &Limits) -> Result<Self, SourceError> {
         let address: Address = settings.address.parse()?;
         let shown = address.to_string();
+        if matches!(address, Address::GraphFile(_) | Address::GraphUrl(_)) {
+            let given = [
+                ("payload-repository", settings.payload_repository.is_some()),
+                ("tags", settings.tags.is_some()),
+                ("metadata-path", settings.metadata_path.is_some()),
+            ];
+            if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
+                return Err(SourceError::ReadyMade { address: shown, key });
+            }
+        }
         let filter = match settings.tags.as_deref().map(Regex::new) {
             Some(Ok(filter)) => Some(filter),
             Some(Err(source)) => return Err(SourceError::Pattern { address: shown, source }),

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use logic::exit::Exit;
 use logic::graph::document::Document;
 use logic::graph::path::Path;
-use logic::graph::{Arch, Ask, Graph, Notes, Overrides, arch_of, view};
+use logic::graph::{Arch, Ask, Graph, Notes, Overrides, ReleaseName, arch_of, view};
 use logic::period::Period;
 use semver::Version;
 
@@ -57,8 +57,12 @@ enum Verb {
     },
     /// Say how to get from one release to another, and if there is no way, what is in it
     Path {
-        from: Version,
-        to: Version,
+        /// The release to come from, as 4.16.14 or 4.16.14+arm64
+        #[arg(value_parser = parse_release)]
+        from: ReleaseName,
+        /// The release to get to
+        #[arg(value_parser = parse_release)]
+        to: ReleaseName,
         #[command(flatten)]
         inputs: Inputs,
         #[command(flatten)]
@@ -68,6 +72,7 @@ enum Verb {
     Diff {
         /// A graph as JSON (a file or a URL), or a source
         before: String,
+        /// The other one
         after: String,
     },
 }
@@ -94,8 +99,10 @@ struct Inputs {
 
 #[derive(Debug, Args)]
 struct Client {
+    /// Only what is approved for it
     #[arg(long, value_name = "CHANNEL")]
     channel: Option<String>,
+    /// The only one there is, or amd64, unless given
     #[arg(long, value_name = "ARCH", value_parser = parse_arch)]
     arch: Option<Arch>,
 }
@@ -122,6 +129,7 @@ struct Serve {
     /// PEM certificates, the server's first
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
+    /// PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Who owns which id, and what holds for owners, ids and the whole fleet
@@ -139,6 +147,10 @@ struct Serve {
     /// How to write the log
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
+}
+
+fn parse_release(text: &str) -> Result<ReleaseName, String> {
+    ReleaseName::parse(text).map_err(|error| error.to_string())
 }
 
 fn parse_arch(text: &str) -> Result<Arch, String> {
@@ -216,6 +228,10 @@ impl Serve {
 }
 
 impl GraphCommand {
+    pub fn has_pictures(&self) -> bool {
+        matches!(self.verb, Verb::Show { .. })
+    }
+
     pub fn run(&self, global: &Global) -> Result<Exit> {
         match &self.verb {
             Verb::Serve(serve) => serve.run(global),
@@ -226,9 +242,12 @@ impl GraphCommand {
             }
             Verb::Path { from, to, inputs, client } => {
                 let graph = inputs.graph(global)?;
-                let arch = arch_of(&graph, client.arch.clone(), None);
+                let arch = client.arch.clone().or_else(|| from.arch.clone()).or_else(|| to.arch.clone());
+                let arch = arch_of(&graph, arch, None);
+                let channel = client.channel.as_deref();
+                channel.map(|channel| known_channel(&graph, channel)).transpose()?;
                 let path =
-                    logic::graph::path::path(&graph, from, to, client.channel.as_deref(), arch.as_ref());
+                    logic::graph::path::path(&graph, &from.version, &to.version, channel, arch.as_ref());
                 let found = matches!(path, Path::Here | Path::Way { .. });
                 output::show(&PathView(path), global.output)?;
                 Ok(if found { Exit::Done } else { Exit::NotFound })
@@ -275,9 +294,7 @@ fn build(graph: &Graph, format: Format) -> Result<Exit> {
             graph.nodes().iter().for_each(|node| output::print(&format!("{}\n", node.name)));
         }
         Format::Table | Format::Wide => output::print(&Whole::table(graph, format == Format::Wide)),
-        Format::Dot | Format::Mermaid | Format::Svg => {
-            return Err(Failure::usage("a picture shows one channel", "use holdfast graph show --channel C"));
-        }
+        Format::Dot | Format::Mermaid | Format::Svg => return Err(output::no_picture()),
     }
     Ok(Exit::Done)
 }
@@ -289,7 +306,7 @@ fn show(
     all_edges: bool,
     format: Format,
 ) -> Result<Exit> {
-    let pictured = matches!(format, Format::Dot | Format::Mermaid | Format::Svg);
+    let pictured = format.is_picture();
     let Some(channel) = client.channel.as_deref() else {
         if pictured || version.is_some() {
             let channels: Vec<&str> = graph.channels().into_iter().map(AsRef::as_ref).collect();
@@ -299,15 +316,7 @@ fn show(
         output::show(&Channels::of(graph, client.arch.as_ref()), format)?;
         return Ok(Exit::Done);
     };
-    if !graph.channels().iter().any(|known| known.as_ref() == channel) {
-        let channels: Vec<&str> = graph.channels().into_iter().map(AsRef::as_ref).collect();
-        return Err(Failure {
-            exit: Exit::NotFound,
-            error: format!("there is no channel {channel}"),
-            causes: vec![],
-            hint: format!("there are {}", channels.join(", ")),
-        });
-    }
+    known_channel(graph, channel)?;
     let arch = arch_of(graph, client.arch.clone(), None);
     let any = Version::new(0, 0, 0);
     let ask = Ask {
@@ -318,6 +327,12 @@ fn show(
         narrowed: false,
     };
     let seen = view(graph, &ask, &Overrides::default());
+    if seen.nodes.is_empty() {
+        let arches: Vec<&str> = graph.architectures().into_iter().map(Arch::as_str).collect();
+        let release =
+            version.map(|version| format!(", or there is no release {version}")).unwrap_or_default();
+        return Err(not_found(format!("nothing of {channel} is for this architecture{release}"), &arches));
+    }
     if !pictured {
         output::show(&ChannelView::of(graph, &seen, channel, arch.as_ref()), format)?;
         return Ok(Exit::Done);
@@ -338,15 +353,28 @@ fn show(
     Ok(Exit::Done)
 }
 
-/// Errors on stderr, so that they are seen; warnings only counted, since they repeat with every look.
+fn known_channel(graph: &Graph, channel: &str) -> Result<()> {
+    let channels: Vec<&str> = graph.channels().into_iter().map(AsRef::as_ref).collect();
+    match channels.contains(&channel) {
+        true => Ok(()),
+        false => Err(not_found(format!("there is no channel {channel}"), &channels)),
+    }
+}
+
+fn not_found(error: String, there_are: &[&str]) -> Failure {
+    let hint = format!("there are {}", there_are.join(", "));
+    Failure { exit: Exit::NotFound, error, causes: vec![], hint }
+}
+
+/// What was found wrong goes to stderr: errors first, and no more than anybody reads.
 fn tell(notes: &Notes, global: &Global) {
+    const SHOWN: usize = 50;
     if global.quiet {
         return;
     }
-    let (errors, warnings): (Vec<_>, Vec<_>) =
-        notes.iter().partition(|note| note.severity == logic::graph::note::Severity::Error);
-    errors.iter().for_each(|note| eprintln!("{note}"));
-    if !warnings.is_empty() {
-        eprintln!("{} warnings; `holdfast graph check` shows those of graph data", warnings.len());
+    // Their order begins with the severity.
+    notes.iter().take(SHOWN).for_each(|note| eprintln!("{note}"));
+    if notes.len() > SHOWN {
+        eprintln!("… and {} more", notes.len() - SHOWN + notes.left_out);
     }
 }
