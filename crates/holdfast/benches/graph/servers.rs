@@ -109,8 +109,6 @@ impl Server {
     fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // As the unit starts the service; for both.
-        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
         let mut child = command.spawn().expect("this program runs");
         let output = BufReader::new(child.stdout.take().expect("its output"));
         let mut server = Self { child, address: String::new(), output };
