@@ -8,4 +8,5 @@ pub mod graph;
 pub mod guard;
 pub mod host;
 pub mod period;
+pub mod storage;
 pub mod version;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Words for data, errors, and what generates their code. Everything else needs a reason to be here.
-const ALLOWED: [&str; 16] = [
+const ALLOWED: [&str; 27] = [
     "logic",
     "serde",
     "serde_core",
@@ -22,6 +22,18 @@ const ALLOWED: [&str; 16] = [
     "regex-syntax",
     "aho-corasick",
     "memchr",
+    // The hash that an API server shows of a storage version.
+    "base64",
+    "block-buffer",
+    "cfg-if",
+    "const-oid",
+    "cpufeatures",
+    "crypto-common",
+    "digest",
+    "hybrid-array",
+    "libc",
+    "sha2",
+    "typenum",
 ];
 
 #[test]

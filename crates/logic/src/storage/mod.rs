@@ -1,0 +1,24 @@
+//! What storage decides: when a resource's objects must be rewritten, what may still be stored how, and whether it is
+//! safe to move to another API server.
+//!
+//! Read [`next`] first: it is the trigger, one write at a time. [`Migration`] is what the trigger asks for and the
+//! migrator carries out; [`answer`] says what an API server's answer to one of its writes means, [`Pace`] how many it may
+//! have under way. [`gate`] answers the operator's question.
+
+mod answer;
+mod gate;
+mod lead;
+mod migration;
+mod pace;
+mod resource;
+mod state;
+mod trigger;
+
+pub use answer::{Answer, Verdict, answer};
+pub use gate::{Blocker, Gate, Reason, Supported, gate};
+pub use lead::{Claim, Lead, LeaseSeen};
+pub use migration::{Migration, Phase, Stamp};
+pub use pace::Pace;
+pub use resource::{BadResource, Resource};
+pub use state::{State, StoredVersion, VersionHash};
+pub use trigger::{Observed, Offered, Write, next};

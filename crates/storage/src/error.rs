@@ -1,0 +1,71 @@
+//! What ends a command of this part, with its place in the product's table of exit codes and a way out.
+
+use std::path::PathBuf;
+
+use logic::exit::Exit;
+use logic::storage::Resource;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no way to a cluster")]
+    NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("can't read {}", path.display())]
+    Kubeconfig { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("the API server did not do what it was asked: {what}")]
+    Request { what: String, source: Box<kube::Error> },
+    #[error("the custom resources of migration.k8s.io are not installed")]
+    NotInstalled,
+    #[error("there is no resource {0} with a storage version")]
+    NoSuchResource(Resource),
+    #[error("the runtime could not be started")]
+    Runtime(#[source] std::io::Error),
+    #[error("can't listen on {address}")]
+    Listen { address: std::net::SocketAddr, source: std::io::Error },
+}
+
+impl Error {
+    pub fn request(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Request { what, source: Box::new(source) }
+    }
+
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::NoCluster(_) | Self::Kubeconfig { .. } | Self::Listen { .. } => Exit::Usage,
+            Self::NotInstalled | Self::NoSuchResource(_) => Exit::NotFound,
+            Self::Request { source, .. } => match &**source {
+                kube::Error::Api(status) if matches!(status.code, 401 | 403) => Exit::Refused,
+                kube::Error::Api(status) if status.code == 404 => Exit::NotFound,
+                _ => Exit::TryAgain,
+            },
+            Self::Runtime(_) => Exit::Unexpected,
+        }
+    }
+
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NoCluster(_) => "give --kubeconfig FILE, or set KUBECONFIG".to_owned(),
+            Self::Kubeconfig { .. } => "check the path; `kubectl --kubeconfig FILE version` tries the same".to_owned(),
+            Self::Request { source, .. } => match &**source {
+                kube::Error::Api(status) if status.code == 401 => {
+                    "the credentials in the kubeconfig are not accepted: renew them".to_owned()
+                }
+                kube::Error::Api(status) if status.code == 403 => {
+                    "the account lacks rights: `holdfast storage install --dry-run` shows the role that it needs".to_owned()
+                }
+                kube::Error::Api(status) if status.code == 404 => {
+                    "see with `kubectl api-resources` that it is served".to_owned()
+                }
+                _ => "see that the API server can be reached from here, and try again".to_owned(),
+            },
+            Self::NotInstalled => "run `holdfast storage install`".to_owned(),
+            Self::NoSuchResource(_) => {
+                "write it as `kubectl api-resources -o name` does, like cronjobs.batch; it must be one that can be \
+                 listed and updated"
+                    .to_owned()
+            }
+            Self::Runtime(_) => "see whether the machine is out of memory or threads".to_owned(),
+            Self::Listen { .. } => "give another address with --admin".to_owned(),
+        }
+    }
+}
