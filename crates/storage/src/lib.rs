@@ -4,10 +4,19 @@
 //! StorageStates true and asks for migrations, the migrator that carries them out, and the controller that runs both.
 
 pub mod api;
+mod clock;
+pub mod connect;
+pub mod controller;
 pub mod discovery;
 mod error;
+mod lead;
 pub mod metrics;
+mod migrations;
+pub mod migrator;
+mod servers;
 pub mod settings;
+mod trigger;
+mod watch;
 
 pub use error::Error;
 pub use kube::Client;
