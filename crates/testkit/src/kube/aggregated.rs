@@ -40,7 +40,8 @@ pub struct AggregatedServer {
 impl AggregatedServer {
     /// Stores as `v1`, until told otherwise.
     pub fn start(keys: &Keys) -> Self {
-        let state = State { objects: BTreeMap::new(), stores_as: VERSION.to_owned(), revision: 1, asked: vec![] };
+        let state =
+            State { objects: BTreeMap::new(), stores_as: VERSION.to_owned(), revision: 1, asked: vec![] };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let handler = move |request: Request| {
@@ -163,7 +164,9 @@ impl State {
             ("GET", [RESOURCE]) => self.list("", query),
             ("GET", ["namespaces", namespace, RESOURCE]) => self.list(namespace, query),
             ("POST", ["namespaces", namespace, RESOURCE]) => self.write(namespace, None, &request.body),
-            ("PUT", ["namespaces", namespace, RESOURCE, name]) => self.write(namespace, Some(name), &request.body),
+            ("PUT", ["namespaces", namespace, RESOURCE, name]) => {
+                self.write(namespace, Some(name), &request.body)
+            }
             ("GET", ["namespaces", namespace, RESOURCE, name]) => {
                 match self.objects.get(&((*namespace).to_owned(), (*name).to_owned())) {
                     Some(object) => Reply::json(200, &object.value),
@@ -203,7 +206,8 @@ impl State {
 
     fn list(&self, namespace: &str, query: &str) -> Reply {
         let parameter = |name: &str| {
-            let found = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name);
+            let found =
+                query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name);
             found.map(|(_, value)| value.to_owned()).filter(|value| !value.is_empty())
         };
         let limit = parameter("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
@@ -217,7 +221,9 @@ impl State {
             .objects
             .iter()
             .filter(|((space, _), _)| namespace.is_empty() || space == namespace)
-            .filter(|((space, name), _)| after.as_ref().is_none_or(|after| format!("{space}/{name}") > *after))
+            .filter(|((space, name), _)| {
+                after.as_ref().is_none_or(|after| format!("{space}/{name}") > *after)
+            })
             .collect();
         let page = &rest[..rest.len().min(limit)];
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});

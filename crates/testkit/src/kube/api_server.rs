@@ -99,7 +99,14 @@ impl ApiServer {
         });
         fs::write(directory.join("tokens.csv"), rows.collect::<String>()).expect("tokens");
         let port = options.port.unwrap_or_else(free_port);
-        Self { process: None, directory: directory.to_owned(), etcd: etcd.url(), keys: keys.clone(), options, port }
+        Self {
+            process: None,
+            directory: directory.to_owned(),
+            etcd: etcd.url(),
+            keys: keys.clone(),
+            options,
+            port,
+        }
     }
 
     fn launch_anywhere(&mut self) {
@@ -158,7 +165,8 @@ impl ApiServer {
     }
 
     fn launch(&mut self) -> bool {
-        let mut process = Process::start(program(), &self.arguments(), self.directory.join("kube-apiserver.log"));
+        let mut process =
+            Process::start(program(), &self.arguments(), self.directory.join("kube-apiserver.log"));
         let deadline = Instant::now() + PATIENCE;
         let mut up = false;
         while !up && process.ended().is_none() && Instant::now() < deadline {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::RUNTIME;
+use super::http;
 
 #[derive(Clone)]
 pub struct Client {
@@ -16,11 +16,8 @@ pub struct Client {
 
 impl Client {
     pub fn new(url: &str, ca_pem: &[u8], token: &str) -> Self {
-        // The runtime brings the provider of cryptography.
-        let _ = &*RUNTIME;
         let ca = reqwest::Certificate::from_pem(ca_pem).expect("a certificate");
-        let http = reqwest::Client::builder()
-            .no_proxy()
+        let http = http()
             .tls_certs_only([ca])
             .http1_only()
             .timeout(Duration::from_secs(60))
@@ -30,8 +27,18 @@ impl Client {
     }
 
     /// The status and what came with it: JSON, or the text as a string. Panics only where nobody answers.
-    pub async fn ask(&self, method: Method, path: &str, media_type: &str, body: Option<&Value>) -> (u16, Value) {
-        let answer = self.try_ask(method.clone(), path, media_type, body).await;
+    /// A connection from before a restart may lead nowhere, so what fails is asked once more.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: &str,
+        body: Option<&Value>,
+    ) -> (u16, Value) {
+        let mut answer = self.try_ask(method.clone(), path, media_type, body).await;
+        if answer.is_err() {
+            answer = self.try_ask(method.clone(), path, media_type, body).await;
+        }
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error:?}"))
     }
 
@@ -106,8 +113,9 @@ impl Client {
     pub async fn until(&self, path: &str, right: impl Fn(u16, &Value) -> bool) -> Value {
         // A minute is for a busy machine; nothing here is expected to take a second.
         for _ in 0..2400 {
-            let (status, value) = self.get(path).await;
-            if right(status, &value) {
+            if let Ok((status, value)) = self.try_ask(Method::GET, path, "", None).await
+                && right(status, &value)
+            {
                 return value;
             }
             tokio::time::sleep(Duration::from_millis(25)).await;

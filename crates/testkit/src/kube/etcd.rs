@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::process::Process;
-use super::{free_port, wait_for};
+use super::{free_port, http, wait_for};
 
 /// How long a server may take to come up. Far more than it does: this is for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,14 +32,13 @@ impl Etcd {
 
     pub fn with(directory: &Path, flags: &[&str]) -> Self {
         std::fs::create_dir_all(directory).expect("a directory for etcd");
-        let http = reqwest::Client::builder().no_proxy().build();
         let mut etcd = Self {
             process: None,
             directory: directory.to_owned(),
             port: 0,
             peer_port: 0,
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            http: wait_for(async { http }).expect("a client"),
+            http: http().build().expect("a client"),
         };
         // Between finding a free port and taking it, somebody else may.
         for _ in 0..5 {
@@ -83,8 +82,11 @@ impl Etcd {
         let health = format!("{client}/health");
         let mut up = false;
         while !up && process.ended().is_none() && Instant::now() < deadline {
-            let request = reqwest::Client::builder().no_proxy().build().expect("a client").get(&health);
-            up = wait_for(async move { request.send().await.is_ok_and(|answer| answer.status().is_success()) });
+            // Its own client each time: none may keep a connection beyond its runtime, or its attempt.
+            let request = http().build().expect("a client").get(&health);
+            up = wait_for(
+                async move { request.send().await.is_ok_and(|answer| answer.status().is_success()) },
+            );
             if !up {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -136,7 +138,8 @@ impl Etcd {
 
     /// Keys that begin with the prefix, and what is under them, as of one moment.
     pub async fn get_raw(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
-        let decode = |value: &Value| STANDARD.decode(value.as_str().unwrap_or_default()).expect("base64 of etcd");
+        let decode =
+            |value: &Value| STANDARD.decode(value.as_str().unwrap_or_default()).expect("base64 of etcd");
         let mut end = prefix.as_bytes().to_vec();
         *end.last_mut().expect("a prefix") += 1;
         let (mut from, mut revision, mut found) = (prefix.as_bytes().to_vec(), Value::from("0"), vec![]);

@@ -47,7 +47,8 @@ impl Reply {
     }
 
     fn of(status: u16, media_type: &str, body: String) -> Self {
-        let response = Response::builder().status(status).header("content-type", media_type).body(whole(body.into()));
+        let response =
+            Response::builder().status(status).header("content-type", media_type).body(whole(body.into()));
         Self::Answer(response.expect("an answer"))
     }
 
@@ -155,7 +156,10 @@ async fn serve(
     connections.shutdown().await;
 }
 
-async fn connection(stream: TokioIo<tokio_rustls::server::TlsStream<tokio::net::TcpStream>>, handler: Handler) {
+async fn connection(
+    stream: TokioIo<tokio_rustls::server::TlsStream<tokio::net::TcpStream>>,
+    handler: Handler,
+) {
     let cut = Arc::new(Notify::new());
     let service = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
         let (handler, cut) = (Arc::clone(&handler), Arc::clone(&cut));

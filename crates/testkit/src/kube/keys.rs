@@ -22,7 +22,8 @@ impl Keys {
         let keys = Self { directory: directory.to_owned() };
         // Elliptic curves: a key is there at once, where RSA takes a good part of a second.
         let new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-        let ca = ["req", "-x509", "-days", "30", "-subj", "/CN=test ca", "-keyout", "ca.key", "-out", "ca.pem"];
+        let ca =
+            ["req", "-x509", "-days", "30", "-subj", "/CN=test ca", "-keyout", "ca.key", "-out", "ca.pem"];
         keys.openssl(&[&ca[..], &new_key].concat());
         for (name, common_name, extensions) in [
             (
@@ -35,13 +36,24 @@ impl Keys {
             let (key, request) = (format!("{name}.key"), format!("{name}.csr"));
             let (extension_file, certificate) = (format!("{name}.ext"), format!("{name}.pem"));
             let subject = format!("/CN={common_name}");
-            keys.openssl(&[&["req", "-subj", &subject, "-keyout", &key, "-out", &request], &new_key[..]].concat());
+            keys.openssl(
+                &[&["req", "-subj", &subject, "-keyout", &key, "-out", &request], &new_key[..]].concat(),
+            );
             fs::write(directory.join(&extension_file), extensions).expect("extensions");
-            let sign = ["x509", "-req", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30"];
+            let sign =
+                ["x509", "-req", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30"];
             let what = ["-in", &request, "-extfile", &extension_file, "-out", &certificate];
             keys.openssl(&[&sign[..], &what].concat());
         }
-        keys.openssl(&["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "service-accounts.key"]);
+        keys.openssl(&[
+            "ecparam",
+            "-name",
+            "prime256v1",
+            "-genkey",
+            "-noout",
+            "-out",
+            "service-accounts.key",
+        ]);
         keys
     }
 

@@ -47,6 +47,12 @@ static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         .expect("a runtime")
 });
 
+/// Every client begins here: the provider of cryptography comes with the runtime, and no proxy is asked.
+fn http() -> reqwest::ClientBuilder {
+    let _ = &*RUNTIME;
+    reqwest::Client::builder().no_proxy()
+}
+
 /// Waits for what runs on the runtime of the harness. Good inside another runtime too, where it blocks.
 fn wait_for<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let (done, result) = mpsc::channel();
@@ -67,7 +73,8 @@ pub fn free_port() -> u16 {
     loop {
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-        let mixed = std::process::id().wrapping_mul(7919).wrapping_add(number.wrapping_mul(104_729)) ^ (now >> 4);
+        let mixed =
+            std::process::id().wrapping_mul(7919).wrapping_add(number.wrapping_mul(104_729)) ^ (now >> 4);
         let port = 20_000 + u16::try_from(mixed % 12_000).expect("a small number");
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;

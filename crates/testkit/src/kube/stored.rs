@@ -17,11 +17,17 @@ pub fn stored_version(bytes: &[u8]) -> String {
         return protobuf_version(rest).unwrap_or_else(|| panic!("not an object of Kubernetes: {bytes:?}"));
     }
     if bytes.starts_with(b"k8s:enc:") {
-        let end = bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').nth(4).map_or(bytes.len(), |(at, _)| at);
+        let end = bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b':')
+            .nth(4)
+            .map_or(bytes.len(), |(at, _)| at);
         return String::from_utf8_lossy(&bytes[..end]).into_owned();
     }
-    let object: Value = serde_json::from_slice(bytes)
-        .unwrap_or_else(|error| panic!("not an object of Kubernetes: {error}: {:?}", String::from_utf8_lossy(bytes)));
+    let object: Value = serde_json::from_slice(bytes).unwrap_or_else(|error| {
+        panic!("not an object of Kubernetes: {error}: {:?}", String::from_utf8_lossy(bytes))
+    });
     object["apiVersion"].as_str().expect("an apiVersion").to_owned()
 }
 

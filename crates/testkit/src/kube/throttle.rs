@@ -77,8 +77,7 @@ impl Throttle {
     /// Passes everything on, until told otherwise.
     pub fn start(server: &ApiServer) -> Self {
         let ca = std::fs::read(server.ca()).expect("a certificate");
-        let http = reqwest::Client::builder()
-            .no_proxy()
+        let http = super::http()
             .tls_certs_only([reqwest::Certificate::from_pem(&ca).expect("a certificate")])
             .redirect(reqwest::redirect::Policy::none())
             .build()
@@ -217,7 +216,11 @@ impl Shared {
             method: request.method.to_string(),
             path: request.path.clone(),
             status: None,
-            user_agent: request.headers.get("user-agent").map_or("", |value| value.to_str().unwrap_or("")).to_owned(),
+            user_agent: request
+                .headers
+                .get("user-agent")
+                .map_or("", |value| value.to_str().unwrap_or(""))
+                .to_owned(),
         };
         let at = asked.at;
         lock(&self.log).push(asked.clone());
@@ -243,7 +246,8 @@ impl Shared {
         if let Reply::Answer(response) = &reply {
             let mut log = lock(&self.log);
             // From the end: it is one of the last. Not by number, which `forget` would make wrong.
-            if let Some(entry) = log.iter_mut().rev().find(|entry| entry.at == at && entry.path == asked.path) {
+            if let Some(entry) = log.iter_mut().rev().find(|entry| entry.at == at && entry.path == asked.path)
+            {
                 entry.status = Some(response.status().as_u16());
             }
         }
@@ -255,7 +259,8 @@ impl Shared {
         for name in ["host", "connection", "content-length", "transfer-encoding"] {
             headers.remove(name);
         }
-        let mut passed = self.http.request(request.method.clone(), format!("{}{}", self.upstream, request.path));
+        let mut passed =
+            self.http.request(request.method.clone(), format!("{}{}", self.upstream, request.path));
         passed = passed.headers(headers);
         if !request.body.is_empty() || request.method == Method::POST || request.method == Method::PUT {
             passed = passed.body(request.body);
@@ -263,7 +268,8 @@ impl Shared {
         match passed.send().await {
             // As it comes, so that watches pass.
             Ok(response) => {
-                let mut response = hyper::Response::from(response).map(|body| body.map_err(Into::into).boxed());
+                let mut response =
+                    hyper::Response::from(response).map(|body| body.map_err(Into::into).boxed());
                 response.headers_mut().remove("connection");
                 response.headers_mut().remove("transfer-encoding");
                 Reply::Answer(response)

@@ -25,7 +25,9 @@ struct State {
 
 impl State {
     fn refuses(&self, object: &Value) -> bool {
-        object["metadata"]["name"].as_str().is_some_and(|name| self.refused.iter().any(|refused| refused == name))
+        object["metadata"]["name"]
+            .as_str()
+            .is_some_and(|name| self.refused.iter().any(|refused| refused == name))
     }
 }
 
@@ -114,7 +116,8 @@ fn convert(state: &State, mut review: Value) -> Value {
     let mut request = review["request"].take();
     let wanted = request["desiredAPIVersion"].clone();
     let Value::Array(mut objects) = request["objects"].take() else { return json!({}) };
-    let failed = objects.iter().find(|object| state.refuses(object)).map(|object| object["metadata"]["name"].clone());
+    let failed =
+        objects.iter().find(|object| state.refuses(object)).map(|object| object["metadata"]["name"].clone());
     for object in &mut objects {
         object["apiVersion"] = wanted.clone();
         let to_first = wanted.as_str().is_some_and(|wanted| wanted.ends_with("/v1"));
@@ -188,7 +191,8 @@ fn admit(state: &State, mut review: Value) -> Value {
     let refused = state.refuses(&request["object"]) || request["name"] == PROBE;
     let mut response = json!({"uid": request["uid"], "allowed": !refused});
     if refused {
-        response["status"] = json!({"code": 422, "message": format!("{} is refused, as told", request["name"])});
+        response["status"] =
+            json!({"code": 422, "message": format!("{} is refused, as told", request["name"])});
     }
     json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
 }

@@ -72,7 +72,10 @@ impl Client {
     pub async fn until_established(&self, crd: &str) {
         self.until(&format!("{CRD}/{crd}"), |_, crd| {
             let conditions = crd["status"]["conditions"].as_array();
-            conditions.into_iter().flatten().any(|one| one["type"] == "Established" && one["status"] == "True")
+            conditions
+                .into_iter()
+                .flatten()
+                .any(|one| one["type"] == "Established" && one["status"] == "True")
         })
         .await;
     }
@@ -100,7 +103,10 @@ impl Client {
         for version in versions {
             self.until(&format!("/apis/{WIDGETS_GROUP}/{version}"), |_, document| {
                 let resources = document["resources"].as_array();
-                resources.into_iter().flatten().any(|one| one["name"] == "widgets" && one["storageVersionHash"] == hash)
+                resources
+                    .into_iter()
+                    .flatten()
+                    .any(|one| one["name"] == "widgets" && one["storageVersionHash"] == hash)
             })
             .await;
         }
