@@ -174,3 +174,39 @@ pub async fn succeed(client: &Client, migration: &Value) {
     let (status, said) = client.patch(&path, &done).await;
     assert_eq!(status, 200, "{said}");
 }
+
+/// What `deploy/storage/rbac.yaml` grants.
+pub async fn grant(client: &Client) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/storage/rbac.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    for document in text.split("\n---\n") {
+        let object: Value = serde_saphyr::from_str(document).unwrap();
+        let path = match object["kind"].as_str().unwrap() {
+            "ClusterRole" => format!("{RBAC}/clusterroles"),
+            "ClusterRoleBinding" => format!("{RBAC}/clusterrolebindings"),
+            "Role" => format!("{RBAC}/namespaces/holdfast-system/roles"),
+            "RoleBinding" => format!("{RBAC}/namespaces/holdfast-system/rolebindings"),
+            _ => continue,
+        };
+        let (status, said) = client.create(&path, &object).await;
+        assert_eq!(status, 201, "{said}");
+    }
+}
+
+/// Runs a controller that can't.
+pub async fn run_for_an_error(kubeconfig: &Path, settings: &Settings) -> storage::Error {
+    let connection = Connection::connect(Some(kubeconfig)).await.unwrap();
+    let stop = CancellationToken::new();
+    controller::run(&connection, settings, LEADING, Arc::default(), stop).await.unwrap_err()
+}
+
+/// An answer of the admin port, whole.
+pub async fn get_plain(address: std::net::SocketAddr, path: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: admin\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
