@@ -7,7 +7,9 @@ pub mod api;
 pub mod discovery;
 mod error;
 pub mod metrics;
+pub mod migrator;
 pub mod settings;
+mod stored_versions;
 
 pub use error::Error;
 pub use kube::Client;
