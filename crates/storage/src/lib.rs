@@ -6,6 +6,7 @@
 pub mod api;
 pub mod discovery;
 mod error;
+pub mod install;
 pub mod settings;
 
 pub use error::Error;
