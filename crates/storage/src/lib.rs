@@ -6,6 +6,7 @@
 pub mod api;
 pub mod discovery;
 mod error;
+pub mod install;
 pub mod metrics;
 pub mod migrator;
 pub mod settings;

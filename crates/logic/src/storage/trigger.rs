@@ -107,6 +107,7 @@ fn change(state: &State, seen: &Observed) -> Option<State> {
         changed.may_hold([StoredVersion::Unknown]);
     }
     match &seen.offered {
+        Offered::Agreed(_) if current == state.current => {}
         Offered::Agreed(hash) => changed.may_hold([hash.clone().into()]),
         Offered::Disputed(hashes) => changed.may_hold(hashes.iter().cloned().map(StoredVersion::from)),
         Offered::Removed => {}
