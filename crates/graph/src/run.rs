@@ -13,7 +13,7 @@ use crate::current::{Current, State};
 use crate::data;
 use crate::error::Error;
 use crate::scrape::{BoxFuture, DataError, DataSource, Loaded, Scraper};
-use crate::serve::{Handle, Service, terminated};
+use crate::serve::{Handle, Service};
 use crate::settings::Settings;
 use crate::source::cache::Cache;
 use crate::source::error::chain;
@@ -89,7 +89,7 @@ pub fn serve(
         let cache = Arc::new(Cache::open(&settings.cache_dir));
         let looking = Looking::start(&settings, &cache, &current, &handle)?;
         let reloader = tokio::spawn(reload_on_hangup(settings, read_again, cache, current, handle, looking));
-        service.run(terminated()).await;
+        service.run(service::terminated()).await;
         reloader.abort();
         Ok(())
     })

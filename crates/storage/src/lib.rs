@@ -7,6 +7,8 @@ pub mod api;
 pub mod discovery;
 mod error;
 pub mod install;
+pub mod metrics;
+pub mod overview;
 pub mod settings;
 
 pub use error::Error;

@@ -1,13 +1,12 @@
-//! What is counted. Plain counters, because they are on the way of every request; the text format is written by hand,
-//! because a registry with labels would be another look-up per request.
+//! What is counted. Plain counters, because they are on the way of every request.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use hyper::StatusCode;
 use logic::graph::note::Severity;
+use service::{Counter, Page};
 
 use super::ready::Ready;
 use crate::current::{Current, State};
@@ -15,23 +14,6 @@ use crate::source::counters::ScrapeCounters;
 
 /// The statuses that are answered with; anything else is counted under 500.
 const STATUSES: [u16; 14] = [200, 204, 304, 400, 404, 405, 406, 408, 421, 431, 502, 503, 504, 500];
-
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    pub fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn take(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -63,10 +45,10 @@ impl Metrics {
     }
 
     pub fn render(&self, current: &Current, ready: &Ready) -> String {
-        let mut page = Page::default();
+        let mut page = Page::new("holdfast_graph");
         page.head("requests_total", "counter", "Requests answered, by status.");
         for (status, counter) in STATUSES.iter().zip(&self.requests) {
-            page.line("requests_total", &format!("{{status=\"{status}\"}}"), counter.get());
+            page.line("requests_total", &[("status", &status.to_string())], counter.get());
         }
         for (name, kind, help, value) in [
             ("answer_cache_hits_total", "counter", "Answers that were ready.", self.cache_hits.get()),
@@ -96,11 +78,11 @@ impl Metrics {
             ("reload_failures_total", "counter", "Configurations refused.", self.reload_failures.get()),
         ] {
             page.head(name, kind, help);
-            page.line(name, "", value);
+            page.line(name, &[], value);
         }
         self.graph(&mut page, current);
         self.sources(&mut page);
-        page.0
+        page.finish()
     }
 
     fn sources(&self, page: &mut Page) {
@@ -119,9 +101,8 @@ impl Metrics {
         for (name, kind, help, read) in columns.iter().filter(|_| !sources.is_empty()) {
             page.head(name, kind, help);
             for (address, counters) in sources.iter() {
-                let label = address.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
                 let value = read(counters).load(Ordering::Relaxed);
-                page.line(name, &format!("{{source=\"{label}\"}}"), value);
+                page.line(name, &[("source", address)], value);
             }
         }
     }
@@ -129,46 +110,31 @@ impl Metrics {
     fn graph(&self, page: &mut Page, current: &Current) {
         let (published, failed) = current.looks();
         page.head("scrapes_total", "counter", "Looks at the sources, by how they ended.");
-        page.line("scrapes_total", "{result=\"ok\"}", published);
-        page.line("scrapes_total", "{result=\"failed\"}", failed);
+        page.line("scrapes_total", &[("result", "ok")], published);
+        page.line("scrapes_total", &[("result", "failed")], failed);
         let state = current.load();
         let (snapshot, stale) = match &*state {
             State::Nothing { .. } => (None, false),
             State::Graph { snapshot, stale } => (Some(snapshot), stale.is_some()),
         };
         page.head("ready", "gauge", "Whether there is a graph to serve.");
-        page.line("ready", "", u64::from(snapshot.is_some()));
+        page.line("ready", &[], u64::from(snapshot.is_some()));
         page.head("stale", "gauge", "Whether the graph could not be brought up to date.");
-        page.line("stale", "", u64::from(stale));
+        page.line("stale", &[], u64::from(stale));
         let Some(snapshot) = snapshot else { return };
         let age = snapshot.confirmed.elapsed();
         page.head("age_seconds", "gauge", "Since the graph was last seen to be up to date.");
-        page.line("age_seconds", "", age.as_secs());
+        page.line("age_seconds", &[], age.as_secs());
         page.head("nodes", "gauge", "Releases in the graph.");
-        page.line("nodes", "", snapshot.graph.nodes().len() as u64);
+        page.line("nodes", &[], snapshot.graph.nodes().len() as u64);
         let (plain, conditional) = snapshot.graph.edge_count();
         page.head("edges", "gauge", "Edges in the graph, by kind.");
-        page.line("edges", "{kind=\"plain\"}", plain as u64);
-        page.line("edges", "{kind=\"conditional\"}", conditional as u64);
+        page.line("edges", &[("kind", "plain")], plain as u64);
+        page.line("edges", &[("kind", "conditional")], conditional as u64);
         page.head("notes", "gauge", "What was found wrong, by severity.");
         for (severity, name) in [(Severity::Error, "error"), (Severity::Warning, "warning")] {
             let count = snapshot.notes.iter().filter(|note| note.severity == severity).count();
-            page.line("notes", &format!("{{severity=\"{name}\"}}"), count as u64);
+            page.line("notes", &[("severity", name)], count as u64);
         }
-    }
-}
-
-/// The text format, with the service's name before each metric.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string can't fail.
-        let _ = writeln!(self.0, "# HELP holdfast_graph_{name} {help}\n# TYPE holdfast_graph_{name} {kind}");
-    }
-
-    fn line(&mut self, name: &str, labels: &str, value: u64) {
-        let _ = writeln!(self.0, "holdfast_graph_{name}{labels} {value}");
     }
 }

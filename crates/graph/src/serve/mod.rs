@@ -9,7 +9,6 @@ mod connection;
 mod error;
 mod http;
 mod metrics;
-mod notify;
 mod owners;
 pub mod query;
 mod ready;
@@ -22,4 +21,4 @@ mod tls;
 mod upstream;
 
 pub use error::Error;
-pub use server::{Handle, Service, terminated};
+pub use server::{Handle, Service};

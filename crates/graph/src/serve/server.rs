@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use logic::graph::GraphData;
+use service::{notify, reloading};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::connection::{self, Phase};
 use super::error::Error;
 use super::metrics::Metrics;
-use super::notify::{notify, reloading};
 use super::owners::stamp;
 use super::ready::{self, Ready};
 use super::routes::Door;
@@ -174,19 +173,6 @@ impl Handle {
 
     pub fn settings(&self) -> Settings {
         self.site.live.load().settings.clone()
-    }
-}
-
-/// SIGTERM or SIGINT.
-pub async fn terminated() {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        tracing::warn!("signals can't be waited for");
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
     }
 }
 
