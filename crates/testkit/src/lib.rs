@@ -1,6 +1,6 @@
 //! What only tests need: file systems that can lose their power, a tracer that stops a command after any
-//! of its mutating system calls, an explorer of state spaces, an oracle that compares two trees, and a real
-//! registry with images of every form, behind a proxy that fails on demand.
+//! of its mutating system calls, an explorer of state spaces, an oracle that compares two trees, a real
+//! registry with images of every form, behind a proxy that fails on demand, and a real Kubernetes API server.
 //!
 //! Nothing here may be used by what ships, and nothing here uses the code that it is there to judge: the
 //! comparison of trees, for one, shares no line with `disk`.
@@ -16,6 +16,7 @@ pub mod gpg;
 pub mod graph_data;
 pub mod image;
 mod kernel;
+pub mod kube;
 pub mod registry;
 pub mod scratch_fs;
 pub mod trace;
