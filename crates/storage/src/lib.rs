@@ -18,6 +18,7 @@ pub mod migrator;
 pub mod overview;
 mod servers;
 pub mod settings;
+mod stored_versions;
 mod trigger;
 mod watch;
 
