@@ -9,7 +9,7 @@ run: ## a device lives through an update, a failed update and a rollback (KEEP=1
 	@cargo build --release --quiet -p holdfast
 	@examples/guard-story/story $(if $(KEEP),--keep)
 
-test: ## install what the tests need, then run all of them (LEVEL=decisions|services|fuzz|walk|disks for one level)
+test: ## install what the tests need, then run all of them (LEVEL=decisions|services|fuzz|walk|cluster|disks for one level)
 	@scripts/prerequisites
 	@scripts/test $(LEVEL)
 

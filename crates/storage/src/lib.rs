@@ -4,13 +4,23 @@
 //! StorageStates true and asks for migrations, the migrator that carries them out, and the controller that runs both.
 
 pub mod api;
+pub mod by_hand;
+mod clock;
+pub mod connect;
+pub mod controller;
 pub mod discovery;
 mod error;
 pub mod install;
+mod lead;
 pub mod metrics;
+mod migrations;
 pub mod migrator;
+pub mod overview;
+mod servers;
 pub mod settings;
 mod stored_versions;
+mod trigger;
+mod watch;
 
 pub use error::Error;
 pub use kube::Client;

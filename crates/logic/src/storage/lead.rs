@@ -48,10 +48,10 @@ impl Lead {
         self.duration / 4
     }
 
-    /// Whether a leader whose last renewal began this long ago must stop writing. Earlier than others may take over, so
+    /// How long after its last renewal began a leader must have stopped writing. Earlier than others may take over, so
     /// that there are never two.
-    pub fn is_lost(&self, since_renewal: Duration) -> bool {
-        since_renewal >= self.duration * 2 / 3
+    pub fn lost_after(&self) -> Duration {
+        self.duration * 2 / 3
     }
 }
 
@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_leader_stops_before_another_may_begin() {
-        assert!(lead().is_lost(Duration::from_secs(10)));
-        assert!(!lead().is_lost(Duration::from_secs(9)));
+        assert_eq!(lead().lost_after(), Duration::from_secs(10));
+        assert!(lead().lost_after() < lead().duration);
+        assert!(lead().renew_every() * 2 < lead().lost_after());
     }
 }

@@ -6,19 +6,23 @@
 //! have under way. [`gate`] answers the operator's question.
 
 mod answer;
+mod definitions;
 mod gate;
 mod lead;
 mod migration;
 mod pace;
+mod queue;
 mod resource;
 mod state;
 mod trigger;
 
 pub use answer::{Answer, Verdict, answer};
+pub use definitions::{Definition, Definitions, Noticed};
 pub use gate::{Blocker, Gate, Reason, Supported, gate};
 pub use lead::{Claim, Lead, LeaseSeen};
 pub use migration::{Migration, Phase, Stamp};
 pub use pace::Pace;
+pub use queue::{Waiting, to_begin};
 pub use resource::{BadResource, Resource};
 pub use state::{State, StoredVersion, VersionHash};
 pub use trigger::{Observed, Offered, Write, next};
