@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Config};
+use kube::Api;
 use serde_json::{Value, json};
 use storage::Client;
 use storage::api::StorageVersionMigration;
@@ -25,10 +24,8 @@ pub struct Ground {
 }
 
 pub async fn client(kubeconfig: &Path) -> Client {
-    let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.expect("a config");
-    config.default_retry = false;
-    Client::try_from(config).expect("a client")
+    let cluster = storage::connect::Cluster::connect(Some(kubeconfig)).await.expect("a way");
+    cluster.client().expect("a client")
 }
 
 impl Ground {
@@ -55,7 +52,13 @@ impl Ground {
     }
 
     /// As a person makes one.
-    pub async fn ask_for(&self, name: &str, group: &str, version: &str, resource: &str) -> StorageVersionMigration {
+    pub async fn ask_for(
+        &self,
+        name: &str,
+        group: &str,
+        version: &str,
+        resource: &str,
+    ) -> StorageVersionMigration {
         let migration = json!({
             "apiVersion": "migration.k8s.io/v1alpha1", "kind": "StorageVersionMigration",
             "metadata": {"name": name},
@@ -84,7 +87,10 @@ impl Ground {
     }
 
     /// Runs it beside the test.
-    pub fn spawn(&self, migration: StorageVersionMigration) -> (CancellationToken, tokio::task::JoinHandle<Ended>) {
+    pub fn spawn(
+        &self,
+        migration: StorageVersionMigration,
+    ) -> (CancellationToken, tokio::task::JoinHandle<Ended>) {
         let (stop, migrator) = (CancellationToken::new(), self.migrator());
         let stopped = stop.clone();
         (stop, tokio::spawn(async move { migrator.run(migration, stopped).await }))
