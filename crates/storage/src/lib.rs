@@ -5,17 +5,21 @@
 
 mod admin;
 pub mod api;
+pub mod by_hand;
 mod clock;
 pub mod connect;
 pub mod controller;
 pub mod discovery;
 mod error;
+pub mod install;
 mod lead;
 pub mod metrics;
 mod migrations;
 pub mod migrator;
+pub mod overview;
 mod servers;
 pub mod settings;
+mod stored_versions;
 mod trigger;
 mod watch;
 

@@ -8,6 +8,7 @@ use logic::period::Period;
 use serde_json::{Value, json};
 use storage::connect::Cluster as Connection;
 use storage::controller::{self, Options};
+use storage::install;
 use storage::metrics::Metrics;
 use storage::settings::Settings;
 use testkit::kube::{Client, Cluster, WIDGETS_GROUP, storage_hash};
@@ -29,22 +30,19 @@ pub async fn cluster() -> Cluster {
     cluster
 }
 
-/// As `deploy/storage/crds.yaml` has it, and the namespace of the lease.
-pub async fn install(client: &Client) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/storage/crds.yaml");
-    let text = std::fs::read_to_string(path).unwrap();
-    for document in text.split("\n---\n") {
-        let crd: Value = serde_saphyr::from_str(document).unwrap();
-        let (status, said) =
-            client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await;
-        assert_eq!(status, 201, "{said}");
-        client.until_established(crd["metadata"]["name"].as_str().unwrap()).await;
-    }
+/// The custom resources, and the namespace of the lease.
+pub async fn install(cluster: &Cluster) {
+    let connection = Connection::connect(Some(&cluster.kubeconfig("admin"))).await.unwrap();
+    let client = connection.client().unwrap();
+    install::apply(&client, &install::custom_resources()).await.unwrap();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "holdfast-system"}});
-    assert_eq!(client.create("/api/v1/namespaces", &namespace).await.0, 201);
-    for path in [STATES, MIGRATIONS] {
-        client.until(path, |status, _| status == 200).await;
-    }
+    assert_eq!(cluster.create("/api/v1/namespaces", &namespace).await.0, 201);
+}
+
+/// What the manifests grant to the controller's account.
+pub async fn grant(cluster: &Cluster) {
+    let connection = Connection::connect(Some(&cluster.kubeconfig("admin"))).await.unwrap();
+    install::apply(&connection.client().unwrap(), &install::rights()).await.unwrap();
 }
 
 pub fn settings(period: u64) -> Settings {
@@ -149,8 +147,11 @@ pub async fn until_state(client: &Client, resource: &str, persisted_in: &[&str],
 pub async fn migrations_of(client: &Client, resource: &str) -> Vec<Value> {
     let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
     let all = client.list(MIGRATIONS).await;
-    let of = |it: &Value| &it["spec"]["resource"];
-    all.into_iter().filter(|it| of(it)["resource"] == plural && of(it)["group"] == group).collect()
+    let right = |it: &Value| {
+        let of = &it["spec"]["resource"];
+        of["resource"] == plural && of["group"] == group
+    };
+    all.into_iter().filter(right).collect()
 }
 
 /// Waits until a resource has one migration alone, which is not one of `but`.
@@ -173,25 +174,6 @@ pub async fn succeed(client: &Client, migration: &Value) {
     let path = format!("{MIGRATIONS}/{}/status", name(migration));
     let (status, said) = client.patch(&path, &done).await;
     assert_eq!(status, 200, "{said}");
-}
-
-/// What `deploy/storage/rbac.yaml` grants.
-pub async fn grant(client: &Client) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/storage/rbac.yaml");
-    let text = std::fs::read_to_string(path).unwrap();
-    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-    for document in text.split("\n---\n") {
-        let object: Value = serde_saphyr::from_str(document).unwrap();
-        let path = match object["kind"].as_str().unwrap() {
-            "ClusterRole" => format!("{RBAC}/clusterroles"),
-            "ClusterRoleBinding" => format!("{RBAC}/clusterrolebindings"),
-            "Role" => format!("{RBAC}/namespaces/holdfast-system/roles"),
-            "RoleBinding" => format!("{RBAC}/namespaces/holdfast-system/rolebindings"),
-            _ => continue,
-        };
-        let (status, said) = client.create(&path, &object).await;
-        assert_eq!(status, 201, "{said}");
-    }
 }
 
 /// Runs a controller that can't.

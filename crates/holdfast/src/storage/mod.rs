@@ -1,0 +1,313 @@
+//! `holdfast storage …`: arguments in, the part's functions called, results shown.
+
+mod views;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ::storage::api::StorageVersionMigration;
+use ::storage::by_hand::{Which, ask, follow};
+use ::storage::connect::Cluster;
+use ::storage::controller::{self, Roles};
+use ::storage::settings::Settings;
+use ::storage::{install, offline, overview, run_to_the_end};
+use clap::{Args, Subcommand};
+use logic::exit::Exit;
+use logic::period::Period;
+use logic::storage::{Phase, Resource, Supported};
+use service::{CancellationToken, terminated};
+
+use self::views::{GateView, MigrationList, StateList};
+use crate::cli::Global;
+use crate::config;
+use crate::failure::{Failure, Result};
+use crate::log::{self, LogFormat};
+use crate::output;
+use crate::witness::Console;
+
+/// No list of supported versions is longer.
+const LIST_LIMIT: u64 = 16 << 20;
+
+#[derive(Debug, Args)]
+pub struct StorageCommand {
+    /// How to reach the cluster; otherwise $KUBECONFIG, ~/.kube/config, or the pod's own account
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Watch storage versions, and rewrite objects when one changes
+    Controller(Controller),
+    /// Rewrite every object of a resource now: after a key rotation, or when the cause of a failure is mended
+    Migrate(Migrate),
+    /// Show how each resource is stored, and how far its migration is
+    Status {
+        /// Only these, as cronjobs.batch; all, unless given
+        resources: Vec<Resource>,
+    },
+    /// Say whether it is safe to move to an API server that understands these versions
+    Gate {
+        /// A list of {"resource":"cronjobs.batch","versions":[…]} or with "hashes", as JSON; - for standard input
+        #[arg(long, value_name = "FILE")]
+        supported: PathBuf,
+    },
+    /// Install the custom resources, an account with the least rights that work, and the controller
+    Install {
+        /// Run the controller in the cluster, from this image; otherwise it is left to you
+        #[arg(long, value_name = "REF")]
+        image: Option<String>,
+        /// Print the manifests instead
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Controller {
+    /// Carry out migrations that others ask for, and ask for none
+    #[arg(long)]
+    no_trigger: bool,
+    /// An API server's URL, for each of them; otherwise those behind the service `kubernetes`
+    #[arg(long, value_name = "URL")]
+    api_server: Vec<String>,
+    /// How often to read discovery
+    #[arg(long, value_name = "TIME")]
+    period: Option<Period>,
+    /// Where /livez, /readyz and /metrics are
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+    /// Writes under way at once, at most
+    #[arg(long, value_name = "N")]
+    writes_at_once: Option<usize>,
+    /// How to write the log
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
+struct Migrate {
+    /// As cronjobs.batch, or secrets
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    resources: Vec<Resource>,
+    /// Every resource that has a storage version
+    #[arg(long)]
+    all: bool,
+    /// Start the etcd and the kube-apiserver of storage.offline, migrate everything, and stop them
+    #[arg(long, requires = "all", conflicts_with = "no_wait")]
+    offline: bool,
+    /// Ask for it, and leave it to the controller
+    #[arg(long)]
+    no_wait: bool,
+    /// Give up waiting after this long; what is under way goes on
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Period>,
+}
+
+impl StorageCommand {
+    pub fn run(&self, global: &Global) -> Result<Exit> {
+        let mut settings = config::load(global.config.as_deref())?.config.storage;
+        settings.kubeconfig = self.kubeconfig.clone().or(settings.kubeconfig);
+        match &self.verb {
+            Verb::Controller(command) => command.run(settings),
+            Verb::Migrate(command) if command.offline => command.offline(&settings, global),
+            Verb::Migrate(command) => command.run(&settings, global),
+            Verb::Status { resources } => status(&settings, resources, global),
+            Verb::Gate { supported } => gate(&settings, supported, global),
+            Verb::Install { image, dry_run } => install(&settings, image.as_deref(), *dry_run, global),
+        }
+    }
+}
+
+impl Controller {
+    fn run(&self, mut settings: Settings) -> Result<Exit> {
+        if !self.api_server.is_empty() {
+            settings.api_servers.clone_from(&self.api_server);
+        }
+        settings.period = self.period.unwrap_or(settings.period);
+        settings.admin = self.admin.or(settings.admin);
+        settings.writes_at_once = self.writes_at_once.unwrap_or(settings.writes_at_once);
+        log::start(self.log_format);
+        let roles = Roles { trigger: !self.no_trigger, migrator: true, lead: true };
+        run_to_the_end(async {
+            let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
+            let stop = CancellationToken::new();
+            let asked_to_stop = stop.clone();
+            tokio::spawn(async move {
+                terminated().await;
+                asked_to_stop.cancel();
+            });
+            controller::run(&cluster, &settings, roles, stop).await
+        })?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Migrate {
+    fn run(&self, settings: &Settings, global: &Global) -> Result<Exit> {
+        let which = match self.all {
+            true => Which::All,
+            false => Which::These(self.resources.clone()),
+        };
+        let console = Console::new(global.quiet, global.progress_fd);
+        let (migrations, exit) = run_to_the_end(async {
+            let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
+            let client = cluster.client()?;
+            let asked = ask(&client, &which).await?;
+            if self.no_wait {
+                return Ok((asked, Exit::Done));
+            }
+            // Where a controller leads, it does the work and this one stands by; where none does, this one does it.
+            let stop = CancellationToken::new();
+            let roles = Roles { trigger: false, migrator: true, lead: true };
+            let working = controller::run(&cluster, settings, roles, stop.clone());
+            let mut latest = asked.clone();
+            let mut said = Said::default();
+            let followed = follow(&client, &asked, |now| {
+                said.tell(now, &console);
+                latest = now.to_vec();
+            });
+            let patience = self.timeout.map_or(Duration::MAX, Period::get);
+            let exit = tokio::select! {
+                ended = followed => {
+                    let ended = ended?;
+                    // A deleted one is missing.
+                    match () {
+                        () if ended.iter().any(|it| it.phase() == Phase::Failed) => Exit::MigrationFailed,
+                        () if ended.len() < asked.len() => Exit::Interrupted,
+                        () => Exit::Done,
+                    }
+                }
+                ended = working => { ended?; Exit::Interrupted }
+                () = tokio::time::sleep(patience) => Exit::TimedOut,
+                () = terminated() => Exit::Interrupted,
+            };
+            stop.cancel();
+            Ok((latest, exit))
+        })?;
+        output::show(&MigrationList::of(&migrations), global.output)?;
+        Ok(exit)
+    }
+
+    fn offline(&self, settings: &Settings, global: &Global) -> Result<Exit> {
+        if settings.offline.is_none() {
+            return Err(Failure::usage(
+                "nothing says which etcd and kube-apiserver to start",
+                "set etcd, kube-apiserver and kubeconfig in [storage.offline] of the configuration",
+            ));
+        }
+        let console = Console::new(global.quiet, global.progress_fd);
+        let mut said = Said::default();
+        let migrations =
+            run_to_the_end(offline::migrate(settings, terminated(), |now| said.tell(now, &console)))?;
+        let failed = migrations.iter().any(|it| it.phase() == Phase::Failed);
+        output::show(&MigrationList::of(&migrations), global.output)?;
+        Ok(if failed { Exit::MigrationFailed } else { Exit::Done })
+    }
+}
+
+/// What a person was told last of each migration, so that a line is written when there is news.
+#[derive(Default)]
+struct Said(std::collections::BTreeMap<String, Phase>);
+
+impl Said {
+    fn tell(&mut self, migrations: &[StorageVersionMigration], console: &Console) {
+        for migration in migrations {
+            let (name, phase) = (migration.metadata.name.clone().unwrap_or_default(), migration.phase());
+            let line = views::line(migration);
+            if self.0.insert(name, phase) != Some(phase) && phase != Phase::Pending {
+                console.say(&line);
+            }
+            if phase == Phase::Running {
+                console.report(&line, &serde_json::json!({ "type": "progress", "migration": migration }));
+            }
+        }
+    }
+}
+
+fn status(settings: &Settings, only: &[Resource], global: &Global) -> Result<Exit> {
+    let seen = run_to_the_end(async {
+        let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
+        overview::overview(&cluster.client()?).await
+    })?;
+    let unknown = |it: &&Resource| !seen.discovered.served.contains_key(it) && !seen.states.contains_key(it);
+    if let Some(resource) = only.iter().find(unknown) {
+        return Err(::storage::Error::NoSuchResource(resource.clone()).into());
+    }
+    output::show(&StateList::of(&seen, only, now(), patience(settings)), global.output)?;
+    Ok(Exit::Done)
+}
+
+fn gate(settings: &Settings, supported: &Path, global: &Global) -> Result<Exit> {
+    let supported = read_supported(supported)?;
+    let seen = run_to_the_end(async {
+        let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
+        overview::overview(&cluster.client()?).await
+    })?;
+    let gate = seen.gate(&supported, now(), patience(settings));
+    let exit = if gate.blockers.is_empty() { Exit::Done } else { Exit::Refused };
+    output::show(&GateView::of(&gate), global.output)?;
+    Ok(exit)
+}
+
+fn read_supported(path: &Path) -> Result<Vec<Supported>> {
+    let unreadable = |why: String| {
+        let hint = "write it as [{\"resource\":\"cronjobs.batch\",\"versions\":[\"v1\",\"v1beta1\"]}]";
+        Failure::usage(format!("can't read {}: {why}", path.display()), hint)
+    };
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().lock().take(LIST_LIMIT).read_to_string(&mut text),
+        false => std::fs::File::open(path).and_then(|file| file.take(LIST_LIMIT).read_to_string(&mut text)),
+    };
+    read.map_err(|error| unreadable(error.to_string()))?;
+    let list: Vec<Supported> = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+    // A name that can't be one would never match, and the gate would blame the cluster for it.
+    for entry in &list {
+        entry.resource.parse::<Resource>().map_err(|error| unreadable(error.to_string()))?;
+    }
+    Ok(list)
+}
+
+fn install(settings: &Settings, image: Option<&str>, dry_run: bool, global: &Global) -> Result<Exit> {
+    let mut objects = install::custom_resources();
+    objects.extend(install::rights());
+    objects.extend(image.map(install::deployment).unwrap_or_default());
+    if dry_run {
+        for object in &objects {
+            let value = serde_json::to_value(object).unwrap_or_default();
+            let text = serde_saphyr::to_string(&value)
+                .map_err(|error| Failure::new(Exit::Unexpected, &error, "this is a defect"))?;
+            output::print(&format!("---\n{text}"));
+        }
+        return Ok(Exit::Done);
+    }
+    run_to_the_end(async {
+        let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
+        install::apply(&cluster.client()?, &objects).await
+    })?;
+    let names = objects.iter().map(|object| {
+        let kind = object.types.as_ref().map_or("", |types| &types.kind).to_lowercase();
+        format!("{kind}/{}", object.metadata.name.as_deref().unwrap_or_default())
+    });
+    output::print(&names.map(|name| name + "\n").collect::<String>());
+    if image.is_none() && !global.quiet {
+        eprintln!("no --image was given: run `holdfast storage controller` where it reaches the cluster");
+    }
+    Ok(Exit::Done)
+}
+
+/// In seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// A heartbeat comes with every pass; one may be late by a whole period without anything being wrong.
+fn patience(settings: &Settings) -> i64 {
+    i64::try_from(settings.period.get().as_secs() * 2).unwrap_or(i64::MAX)
+}

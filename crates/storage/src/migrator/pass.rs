@@ -1,0 +1,305 @@
+//! One way through a resource's objects, from a token to the end: pages are read while objects are written, what fails is
+//! tried again later, and how far it came is recorded from time to time.
+//!
+//! One owner, one loop: requests are futures that end with what came of them, and only the loop decides what follows.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use logic::storage::Resource;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Ended;
+use super::objects::{NotListed, Object, Objects, Tried};
+use super::page::{Page, PageSize};
+use super::record::{Lost, Record};
+use super::report::Report;
+use super::tally::{Counts, Tally};
+use super::trouble::Trouble;
+
+mod outcome;
+
+/// What a pass needs to know.
+pub(super) struct Course {
+    pub objects: Objects,
+    pub resource: Arc<Resource>,
+    pub tries: u32,
+    pub patience: Duration,
+    /// No write begins before.
+    pub not_before: Instant,
+    pub stop: CancellationToken,
+}
+
+pub(super) enum PassEnd {
+    /// Every object was written, or is counted among those that could not be.
+    Through(Counts),
+    /// The list can't be gone on with: it has to be begun anew.
+    Anew,
+    Failed {
+        counts: Counts,
+        reason: &'static str,
+        why: String,
+    },
+}
+
+/// The same, before everything is counted.
+enum End {
+    Through,
+    Anew,
+    Failed { reason: &'static str, why: String },
+}
+
+struct Task {
+    page: u64,
+    object: Object,
+    tries: u32,
+    /// How often there was no answer, and since when.
+    silences: Option<(Instant, u32)>,
+}
+
+/// A task that waits for its next try.
+struct Later {
+    due: Instant,
+    task: Task,
+}
+
+pub(super) struct Pass {
+    course: Course,
+    report: Report,
+    tally: Tally,
+    /// Not there while it is being written.
+    record: Option<Record>,
+    token: Option<String>,
+    size: PageSize,
+    last_page: usize,
+    read_all: bool,
+    remaining: Option<u64>,
+    queue: VecDeque<Task>,
+    later: BinaryHeap<Reverse<Later>>,
+    writing: FuturesUnordered<BoxFuture<'static, (Task, Tried)>>,
+    listing: Option<BoxFuture<'static, Result<Page, NotListed>>>,
+    recording: Option<BoxFuture<'static, (Record, Result<(), Lost>)>>,
+    recorded: Instant,
+    /// What was recorded last, to say nothing twice.
+    told: (u64, Option<String>),
+    no_list: Option<Trouble>,
+    no_write: Option<Trouble>,
+}
+
+/// Short migrations come and go without a word in between.
+const FIRST_RECORD: Duration = Duration::from_secs(1);
+const RECORD_EVERY: Duration = Duration::from_secs(2);
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// Objects that wait for another try, before no more are read.
+const MOST_LATER: usize = 1000;
+/// So often a single object may end without an answer, while others are answered.
+const MOST_SILENCES: u32 = 3;
+
+impl Pass {
+    pub fn new(course: Course, record: Record, token: Option<String>, counts: Counts) -> Self {
+        let mut report = Report::new(record.status());
+        let tally = Tally::resume(token.clone(), counts);
+        report.begin(tally.migrated + tally.failed);
+        // The first record comes after FIRST_RECORD.
+        let recorded = Instant::now() - RECORD_EVERY + FIRST_RECORD;
+        Self {
+            course,
+            report,
+            tally,
+            record: Some(record),
+            token,
+            size: PageSize::default(),
+            last_page: 0,
+            read_all: false,
+            remaining: None,
+            queue: VecDeque::new(),
+            later: BinaryHeap::new(),
+            writing: FuturesUnordered::new(),
+            listing: None,
+            recording: None,
+            recorded,
+            told: (0, None),
+            no_list: None,
+            no_write: None,
+        }
+    }
+
+    /// Goes on until there is nothing left to do.
+    pub async fn run(mut self) -> Result<(PassEnd, Record, Report), Lost> {
+        let end = self.go_on().await?;
+        // No more writes, but a record on its way arrives before the last word.
+        self.writing.clear();
+        if let Some(recording) = self.recording.take() {
+            let (record, written) = recording.await;
+            written?;
+            self.record = Some(record);
+        }
+        let counts = self.tally.total();
+        let end = match end {
+            End::Through => PassEnd::Through(counts),
+            End::Anew => PassEnd::Anew,
+            End::Failed { reason, why } => PassEnd::Failed { counts, reason, why },
+        };
+        let record = self.record.ok_or(Lost(Ended::Stopped))?;
+        Ok((end, record, self.report))
+    }
+
+    async fn go_on(&mut self) -> Result<End, Lost> {
+        loop {
+            self.dispatch();
+            self.begin_list();
+            self.begin_record();
+            if self.is_through() {
+                return Ok(End::Through);
+            }
+            let wake = self.wake();
+            let end = tokio::select! {
+                biased;
+                Some((task, tried)) = self.writing.next(), if !self.writing.is_empty() => self.tried(task, tried),
+                listed = under_way(&mut self.listing) => {
+                    self.listing = None;
+                    self.listed(listed)
+                }
+                (record, written) = under_way(&mut self.recording) => {
+                    self.recording = None;
+                    written?;
+                    self.record = Some(record);
+                    None
+                }
+                () = tokio::time::sleep_until(wake) => None,
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn is_through(&self) -> bool {
+        self.read_all
+            && self.listing.is_none()
+            && self.queue.is_empty()
+            && self.writing.is_empty()
+            && self.later.is_empty()
+    }
+
+    /// When there may be something to do, if nothing happens before.
+    fn wake(&self) -> Instant {
+        let now = Instant::now();
+        let record = self.recorded + RECORD_EVERY;
+        let due = self.later.peek().map(|Reverse(later)| later.due);
+        let troubles = [&self.no_list, &self.no_write].into_iter().flatten().map(|trouble| trouble.until);
+        let begin = (!self.queue.is_empty()).then_some(self.course.not_before);
+        let times = troubles.chain(due).chain(begin).chain([record]).filter(|time| *time > now);
+        times.min().unwrap_or(now + RECORD_EVERY)
+    }
+
+    fn dispatch(&mut self) {
+        let now = Instant::now();
+        while let Some(Reverse(later)) = self.later.peek()
+            && later.due <= now
+        {
+            let Some(Reverse(later)) = self.later.pop() else { return };
+            self.queue.push_front(later.task);
+        }
+        let at_once = match &self.no_write {
+            _ if now < self.course.not_before => 0,
+            Some(trouble) if now < trouble.until => 0,
+            // One asks whether it is over.
+            Some(_) => 1,
+            None => self.course.objects.requests.throttle.ceiling(),
+        };
+        while self.writing.len() < at_once {
+            let Some(task) = self.queue.pop_front() else { return };
+            let objects = self.course.objects.clone();
+            let stop = self.course.stop.clone();
+            self.writing.push(
+                async move {
+                    let tried = objects.write(&task.object, &stop).await;
+                    (task, tried)
+                }
+                .boxed(),
+            );
+        }
+    }
+
+    /// The next page is read while the second half of this one is written: never are more than two in memory.
+    fn begin_list(&mut self) {
+        let wanted = !self.read_all
+            && self.listing.is_none()
+            && self.queue.len() * 2 <= self.last_page
+            && self.later.len() < MOST_LATER;
+        let held_up =
+            |trouble: &Option<Trouble>| trouble.as_ref().is_some_and(|it| Instant::now() < it.until);
+        if wanted && !held_up(&self.no_list) && !(self.no_write.is_some() && !self.queue.is_empty()) {
+            let (objects, token, size) = (self.course.objects.clone(), self.token.clone(), self.size.clone());
+            self.listing = Some(async move { objects.list(token.as_deref(), &size).await }.boxed());
+        }
+    }
+
+    fn begin_record(&mut self) {
+        let due = self.recorded.elapsed() >= RECORD_EVERY && self.record.is_some();
+        if !due || self.is_through() {
+            return;
+        }
+        let trouble = self.no_write.as_ref().or(self.no_list.as_ref()).map(ToString::to_string);
+        let now = (self.tally.migrated + self.tally.failed, trouble);
+        if now == self.told && self.record.as_ref().is_some_and(|record| record.status().is_some()) {
+            self.recorded = Instant::now();
+            return;
+        }
+        let Some(mut record) = self.record.take() else { return };
+        let waiting = (self.queue.len() + self.writing.len() + self.later.len()) as u64;
+        let remaining = if self.read_all { Some(waiting) } else { self.remaining.map(|it| it + waiting) };
+        self.objects_remain(remaining);
+        let status = self.report.running(record.status(), &self.tally, remaining, now.1.clone());
+        self.told = now;
+        self.recorded = Instant::now();
+        self.recording = Some(
+            async move {
+                let written = record.write(&status).await;
+                (record, written)
+            }
+            .boxed(),
+        );
+    }
+
+    fn objects_remain(&self, remaining: Option<u64>) {
+        self.course.objects.requests.metrics.remaining(&self.course.resource, remaining);
+    }
+}
+
+/// Of the earliest due first.
+impl Ord for Later {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.due.cmp(&other.due)
+    }
+}
+
+impl PartialOrd for Later {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Later {
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+
+impl Eq for Later {}
+
+/// Waits for what is under way; forever, if nothing is.
+async fn under_way<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
