@@ -14,6 +14,7 @@ const DEPLOYMENT: &str = include_str!("../../../deploy/storage/deployment.yaml")
 
 /// Whose fields they are, in server-side apply.
 const MANAGER: &str = "holdfast";
+const UNKNOWN_FIELD: &str = "x-kubernetes-validations: field not declared";
 /// For the API server to serve a new custom resource.
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -51,12 +52,30 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
         let what = format!("apply {} {name}", types.kind);
         let api = api_of(client, object, &types);
         let parameters = PatchParams::apply(MANAGER).force();
-        api.patch(&name, &parameters, &Patch::Apply(object)).await.map_err(Error::request(what.clone()))?;
+        let mut applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
+        if matches!(&applied, Err(kube::Error::Api(status)) if status.message.contains(UNKNOWN_FIELD)) {
+            let plain = without_rules(object);
+            applied = api.patch(&name, &parameters, &Patch::Apply(&plain)).await;
+        }
+        applied.map_err(Error::request(what.clone()))?;
         if types.kind == "CustomResourceDefinition" {
             established(&api, &name).await.map_err(Error::request(what))?;
         }
     }
     Ok(())
+}
+
+/// API servers before 1.23 do not know rules in schemas, and apply nothing that they do not know.
+fn without_rules(object: &DynamicObject) -> DynamicObject {
+    let mut plain = object.clone();
+    for version in
+        plain.data.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten()
+    {
+        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema").and_then(Value::as_object_mut) {
+            schema.remove("x-kubernetes-validations");
+        }
+    }
+    plain
 }
 
 fn api_of(client: &Client, object: &DynamicObject, types: &TypeMeta) -> Api<DynamicObject> {

@@ -15,6 +15,7 @@ mod lead;
 pub mod metrics;
 mod migrations;
 pub mod migrator;
+pub mod offline;
 pub mod overview;
 mod servers;
 pub mod settings;

@@ -1,0 +1,75 @@
+//! What is done when everything is well.
+
+use serde_json::json;
+use storage::migrator::Ended;
+use testkit::kube::Cluster;
+
+use crate::ground::{Ground, WIDGETS_IN_ETCD, holds};
+
+#[tokio::test]
+async fn every_object_is_stored_in_the_new_version_with_one_request_each() {
+    let ground = Ground::new().await;
+    ground.cluster.install_widgets("v1", &["v1", "v2"], None).await;
+    ground.cluster.create_widgets("v1", 1200, 100).await;
+    ground.cluster.flip_storage("v2").await;
+    let before = ground.cluster.list("/apis/stable.example.com/v1/widgets").await;
+    assert_eq!(ground.stored_versions().await, json!(["v1", "v2"]));
+
+    let (ended, migration) = ground.run(ground.ask_for_widgets("one").await).await;
+    assert_eq!(ended, Ended::Succeeded);
+    assert_eq!(ground.stored(WIDGETS_IN_ETCD).await, [("stable.example.com/v2".to_owned(), 1200)]);
+    assert_eq!(holds(&migration), ("Succeeded".into(), "Migrated".into(), "1200 migrated".into()));
+    assert_eq!(migration["status"]["progress"]["migrated"], 1200);
+    assert_eq!(ground.stored_versions().await, json!(["v2"]));
+    assert_eq!(ground.puts().len(), 1200);
+    let gets = ground.proxy.count(|asked| asked.method == "GET" && asked.path.contains("widgets/widget-"));
+    assert_eq!(gets, 0);
+
+    // Nothing about them has changed but their version.
+    let mut after = ground.cluster.list("/apis/stable.example.com/v1/widgets").await;
+    for (before, after) in before.iter().zip(&mut after) {
+        after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+        assert_eq!(before, after);
+    }
+}
+
+#[tokio::test]
+async fn built_in_resources_are_migrated_whatever_their_objects_are_called() {
+    let mut cluster = Cluster::start();
+    for number in 0..40 {
+        let ingress = json!({
+            "apiVersion": "extensions/v1beta1", "kind": "Ingress", "metadata": {"name": format!("way-{number}")},
+            "spec": {"backend": {"serviceName": "somewhere", "servicePort": 80}},
+        });
+        cluster.create("/apis/extensions/v1beta1/namespaces/default/ingresses", &ingress).await;
+    }
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "who: what? a#b é"}, "rules": []});
+    let (status, said) = cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await;
+    assert_eq!(status, 201, "{said}");
+    cluster.server.restart(&[
+        "--runtime-config=networking.k8s.io/v1=false,networking.k8s.io/v1beta1=false",
+        "--disable-admission-plugins=DefaultIngressClass",
+    ]);
+    let ground = Ground::of(cluster, "admin").await;
+
+    // Without a version: the preferred one.
+    let (ended, migration) = ground.run(ground.ask_for("ways", "extensions", "", "ingresses").await).await;
+    assert_eq!(ended, Ended::Succeeded, "{migration}");
+    assert_eq!(ground.stored("/registry/ingress/").await, [("extensions/v1beta1".to_owned(), 40)]);
+
+    let roles = ground.ask_for("roles", "rbac.authorization.k8s.io", "v1", "clusterroles").await;
+    let (ended, migration) = ground.run(roles).await;
+    assert_eq!(ended, Ended::Succeeded, "{migration}");
+    assert_eq!(migration["status"]["progress"]["failed"], 0);
+    let strange = |asked: &testkit::kube::Asked| asked.path.ends_with("/who:%20what%3F%20a%23b%20%C3%A9");
+    assert_eq!(ground.puts().iter().filter(|asked| strange(asked) && asked.status == Some(200)).count(), 1);
+
+    // An empty one: a list and a word.
+    let empty = ground.ask_for("none", "", "v1", "replicationcontrollers").await;
+    ground.proxy.forget();
+    let (ended, migration) = ground.run(empty).await;
+    assert_eq!(ended, Ended::Succeeded);
+    assert_eq!(holds(&migration).2, "0 migrated");
+    assert_eq!(ground.proxy.count(|asked| asked.method == "PUT"), 1);
+}

@@ -1,0 +1,7 @@
+//! The migrator on a real kube-apiserver and etcd: what it did is read from etcd, what it asked from the proxy before the
+//! API server.
+
+#![allow(clippy::unwrap_used)]
+
+mod done;
+mod ground;
