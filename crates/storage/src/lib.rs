@@ -3,6 +3,7 @@
 //! `logic::storage` decides; here is what reads and writes: [`discovery`] what API servers say, the trigger that keeps
 //! StorageStates true and asks for migrations, the migrator that carries them out, and the controller that runs both.
 
+mod admin;
 pub mod api;
 pub mod by_hand;
 mod clock;

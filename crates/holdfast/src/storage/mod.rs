@@ -21,7 +21,7 @@ use logic::storage::{BadResource, Phase, Resource, Supported};
 use service::terminated;
 use tokio_util::sync::CancellationToken;
 
-use self::views::{GateView, MigrationList, StateList};
+use self::views::{GateView, MigrationList, SettledView, StateList};
 use crate::cli::Global;
 use crate::config;
 use crate::failure::{Failure, Result};
@@ -116,7 +116,7 @@ impl StorageCommand {
         settings.kubeconfig = self.kubeconfig.clone().or(settings.kubeconfig);
         match &self.verb {
             Verb::Controller(command) => command.run(settings),
-            Verb::Migrate(command) if command.offline => command.offline(&settings, global),
+            Verb::Migrate(command) if command.offline => Migrate::offline(&settings, global),
             Verb::Migrate(command) => command.run(&settings, global),
             Verb::Status { resources } => status(&settings, resources, global),
             Verb::Gate { supported } => gate(&settings, supported, global),
@@ -137,13 +137,7 @@ impl Controller {
         let options = Options { trigger: !self.no_trigger, migrator: true, lead: true };
         run_to_the_end(async {
             let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
-            let stop = CancellationToken::new();
-            let asked_to_stop = stop.clone();
-            tokio::spawn(async move {
-                terminated().await;
-                asked_to_stop.cancel();
-            });
-            controller::run(&cluster, &settings, options, Arc::default(), stop).await
+            controller::run(&cluster, &settings, options, Arc::default(), until_terminated()).await
         })?;
         Ok(Exit::Done)
     }
@@ -200,21 +194,35 @@ impl Migrate {
         Ok(exit)
     }
 
-    fn offline(&self, settings: &Settings, global: &Global) -> Result<Exit> {
-        if settings.offline.is_none() {
+    fn offline(settings: &Settings, global: &Global) -> Result<Exit> {
+        let Some(offline) = &settings.offline else {
             return Err(Failure::usage(
                 "nothing says which etcd and kube-apiserver to start",
                 "set etcd, kube-apiserver and kubeconfig in [storage.offline] of the configuration",
             ));
-        }
-        let console = Console::new(global.quiet, global.progress_fd);
-        let mut said = Said::default();
-        let migrations =
-            run_to_the_end(offline::migrate(settings, terminated(), |now| said.tell(now, &console)))?;
-        let failed = migrations.iter().any(|it| it.phase() == Phase::Failed);
-        output::show(&MigrationList::of(&migrations), global.output)?;
-        Ok(if failed { Exit::MigrationFailed } else { Exit::Done })
+        };
+        log::start(LogFormat::Text);
+        let settled = run_to_the_end(async {
+            offline::migrate(offline, settings, Arc::default(), until_terminated()).await
+        })?;
+        output::show(&SettledView::of(&settled), global.output)?;
+        Ok(match () {
+            () if !settled.unfinished.is_empty() => Exit::Interrupted,
+            () if settled.failed.is_empty() && settled.disputed.is_empty() => Exit::Done,
+            () => Exit::MigrationFailed,
+        })
     }
+}
+
+/// Cancelled by SIGTERM and SIGINT.
+fn until_terminated() -> CancellationToken {
+    let stop = CancellationToken::new();
+    let asked_to_stop = stop.clone();
+    tokio::spawn(async move {
+        terminated().await;
+        asked_to_stop.cancel();
+    });
+    stop
 }
 
 /// What a person was told last of each migration, so that a line is written when there is news.

@@ -1,6 +1,7 @@
 //! How storage states, migrations and the gate's answer are shown.
 
 use ::storage::api::{Progress, StorageVersionMigration};
+use ::storage::controller::Settled;
 use ::storage::overview::Overview;
 use logic::period::Period;
 use logic::storage::{Blocker, Gate, Phase, Resource, StoredVersion};
@@ -217,6 +218,48 @@ impl Show for MigrationList {
     fn names(&self) -> Vec<String> {
         let name = |line: &MigrationLine| format!("storageversionmigration.migration.k8s.io/{}", line.name);
         self.migrations.iter().map(name).collect()
+    }
+}
+
+/// How each resource stood when an offline migration was over.
+#[derive(Serialize)]
+pub struct SettledView {
+    resources: Vec<SettledLine>,
+}
+
+#[derive(Serialize)]
+struct SettledLine {
+    resource: String,
+    outcome: &'static str,
+}
+
+impl SettledView {
+    pub fn of(settled: &Settled) -> Self {
+        let outcomes = [
+            ("Migrated", &settled.settled),
+            ("Failed", &settled.failed),
+            ("Disputed", &settled.disputed),
+            ("Unfinished", &settled.unfinished),
+        ];
+        let lines = outcomes.into_iter().flat_map(|(outcome, resources)| {
+            resources.iter().map(move |it| SettledLine { resource: it.to_string(), outcome })
+        });
+        let mut resources: Vec<SettledLine> = lines.collect();
+        resources.sort_by(|a, b| a.resource.cmp(&b.resource));
+        Self { resources }
+    }
+}
+
+impl Show for SettledView {
+    const KIND: &'static str = "SettledList";
+
+    fn table(&self, _wide: bool) -> String {
+        let row = |line: &SettledLine| vec![line.resource.clone(), line.outcome.to_owned()];
+        table(&["RESOURCE", "OUTCOME"], &self.resources.iter().map(row).collect::<Vec<_>>())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.resources.iter().map(|line| line.resource.clone()).collect()
     }
 }
 
