@@ -47,7 +47,6 @@ impl Etcd {
             if etcd.launch() {
                 return etcd;
             }
-            let _ = std::fs::remove_dir_all(etcd.data());
         }
         panic!("etcd does not start:\n{}", etcd.last_words());
     }
