@@ -150,7 +150,9 @@ impl Migrate {
             false => Which::These(
                 self.resources
                     .iter()
-                    .map(|text| text.parse().map_err(|error: BadResource| Failure::usage(error.to_string(), "")))
+                    .map(|text| {
+                        text.parse().map_err(|error: BadResource| Failure::usage(error.to_string(), ""))
+                    })
                     .collect::<Result<_>>()?,
             ),
         };
