@@ -10,6 +10,7 @@ use logic::storage::Resource;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::admin;
 use crate::api::{StorageState, StorageVersionMigration};
 use crate::connect::Cluster;
 use crate::error::Error;
@@ -43,8 +44,28 @@ impl Default for Options {
     }
 }
 
-/// Runs until `stop`.
+/// Runs until `stop`, with its admin port if it has one.
 pub async fn run(
+    cluster: &Cluster,
+    settings: &Settings,
+    options: Options,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let admin = settings.admin.map(|address| admin::serve(address, Arc::clone(&metrics)));
+    let admin = async {
+        match admin {
+            Some(admin) => admin.await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = admin => ended,
+        ended = lead(cluster, settings, options, metrics, stop) => ended,
+    }
+}
+
+async fn lead(
     cluster: &Cluster,
     settings: &Settings,
     options: Options,

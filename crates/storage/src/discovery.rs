@@ -4,6 +4,7 @@
 //! aggregated form, and typed clients drop it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use http::Request;
@@ -14,6 +15,8 @@ use serde::de::DeserializeOwned;
 
 /// Documents asked for at once.
 const AT_ONCE: usize = 8;
+/// A document is small and made ahead. An aggregated server that takes longer must not hold up the rest.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What one API server serves that can be migrated.
 #[derive(Debug, Clone, Default)]
@@ -80,6 +83,17 @@ struct Described {
     storage_version_hash: String,
 }
 
+/// Whether an API server knows all that it serves. One that just started does not: custom resources come last.
+pub async fn is_ready(client: &Client) -> kube::Result<bool> {
+    let request = Request::get("/readyz").body(vec![]).map_err(kube::Error::HttpError)?;
+    match client.request_text(request).await {
+        Ok(_) => Ok(true),
+        // Whoever may not ask takes it as it is.
+        Err(kube::Error::Api(status)) => Ok(matches!(status.code, 401 | 403 | 404)),
+        Err(error) => Err(error),
+    }
+}
+
 /// Everything that an API server serves. Fails only if it can't be asked at all.
 pub async fn discover(client: &Client) -> kube::Result<Discovered> {
     let core: CoreVersions = get(client, "/api").await?;
@@ -119,7 +133,8 @@ async fn read(client: &Client, versions: Vec<(String, String)>) -> kube::Result<
             true => format!("/api/{version}"),
             false => format!("/apis/{group}/{version}"),
         };
-        (group, version, get::<Resources>(client, &path).await)
+        let document = tokio::time::timeout(PATIENCE, get::<Resources>(client, &path)).await;
+        (group, version, document.unwrap_or_else(|_| Err(too_slow())))
     });
     let mut documents = documents.buffered(AT_ONCE);
     let mut found = Discovered::default();
@@ -128,7 +143,7 @@ async fn read(client: &Client, versions: Vec<(String, String)>) -> kube::Result<
             Ok(document) => take(&mut found.served, &group, &version, document),
             // It was taken away between two requests.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error @ kube::Error::Api(_)) => {
+            Err(error @ (kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_))) => {
                 let name = if group.is_empty() { version } else { format!("{group}/{version}") };
                 found.unreadable.insert(name, error.to_string());
             }
@@ -155,6 +170,12 @@ fn take(served: &mut BTreeMap<Resource, Served>, group: &str, version: &str, doc
             });
         }
     }
+}
+
+/// As if it had answered that it can't.
+fn too_slow() -> kube::Error {
+    let message = format!("no answer within {} s", PATIENCE.as_secs());
+    kube::Error::Api(kube::core::Status { code: 504, message, ..Default::default() }.boxed())
 }
 
 async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> kube::Result<T> {

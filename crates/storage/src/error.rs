@@ -15,6 +15,8 @@ pub enum Error {
     Request { what: String, source: Box<kube::Error> },
     #[error("the custom resources of migration.k8s.io are not installed")]
     NotInstalled,
+    #[error("the API server at {0} is not ready")]
+    NotReady(String),
     #[error("there is no resource {0} with a storage version")]
     NoSuchResource(Resource),
     #[error("the runtime could not be started")]
@@ -51,6 +53,7 @@ impl Error {
                 _ => Exit::TryAgain,
             },
             Self::Server { .. } => Exit::TryAgain,
+            Self::NotReady(_) => Exit::TryAgain,
             Self::Runtime(_) => Exit::Unexpected,
         }
     }
@@ -72,6 +75,7 @@ impl Error {
                 _ => "see that the API server can be reached from here, and try again".to_owned(),
             },
             Self::NotInstalled => "run `holdfast storage install`".to_owned(),
+            Self::NotReady(_) => "wait until it is: `kubectl get --raw /readyz?verbose` says what it waits for".to_owned(),
             Self::NoSuchResource(_) => {
                 "write it as `kubectl api-resources -o name` does, like cronjobs.batch; it must be one that can be \
                  listed and updated"

@@ -3,6 +3,7 @@
 //! `logic::storage` decides; here is what reads and writes: [`discovery`] what API servers say, the trigger that keeps
 //! StorageStates true and asks for migrations, the migrator that carries them out, and the controller that runs both.
 
+mod admin;
 pub mod api;
 pub mod by_hand;
 mod clock;
@@ -25,3 +26,9 @@ mod watch;
 
 pub use error::Error;
 pub use kube::Client;
+
+/// Runs a command of this part. One thread does it all: what is waited for is the API server.
+pub fn run_to_the_end<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Error::Runtime)?.block_on(command)
+}

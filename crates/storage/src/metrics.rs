@@ -21,6 +21,8 @@ pub struct Metrics {
     at_once: Counter,
     passes: Counter,
     pass_failures: Counter,
+    /// Whether the last look failed.
+    failing: Counter,
     leader: Counter,
     disputed: Counter,
     unreadable: Counter,
@@ -74,6 +76,7 @@ impl Metrics {
 
     /// The trigger looked at everything.
     pub fn passed(&self, took: Duration, disputed: usize, unreadable: usize) {
+        self.failing.set(0);
         self.passes.add();
         *held(&self.pass) = took;
         self.disputed.set(disputed as u64);
@@ -81,6 +84,7 @@ impl Metrics {
     }
 
     pub fn pass_failed(&self) {
+        self.failing.set(1);
         self.pass_failures.add();
     }
 
@@ -88,8 +92,12 @@ impl Metrics {
         self.leader.set(u64::from(leads));
     }
 
-    pub fn is_leader(&self) -> bool {
-        self.leader.get() == 1
+    /// Whether it does what it is there for: whoever does not lead waits, and whoever does could look at everything.
+    pub fn is_at_work(&self) -> Result<(), &'static str> {
+        match (self.leader.get(), self.failing.get()) {
+            (1, 1) => Err("the last look at the API servers failed"),
+            _ => Ok(()),
+        }
     }
 
     /// The page, in the form that Prometheus reads.

@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use logic::storage::{Offered, Resource, VersionHash};
 
 use crate::connect::Cluster;
-use crate::discovery::{Discovered, discover, discover_group};
+use crate::discovery::{Discovered, discover, discover_group, is_ready};
 use crate::error::Error;
 
 /// What a certificate of an API server is good for, wherever it is reached.
@@ -90,6 +90,10 @@ impl Servers {
     /// Everything.
     pub async fn look(&self) -> Result<View, Error> {
         let asked = self.known.iter().map(|(url, server)| async move {
+            let ready = is_ready(&server.client).await.map_err(Error::request(discovery_of(url)))?;
+            if !ready {
+                return Err(Error::NotReady(server.cluster.url().to_string()));
+            }
             discover(&server.client).await.map_err(Error::request(discovery_of(url)))
         });
         Ok(combine(&try_join_all(asked).await?))

@@ -70,9 +70,9 @@ impl Definitions {
         *noticed = Noticed { removed: true, ..Noticed::default() };
     }
 
-    /// What the definition says that objects are written in; none for what is not a custom resource.
-    pub fn hash(&self, resource: &Resource) -> Option<&VersionHash> {
-        self.known.get(resource).map(|definition| &definition.hash)
+    /// As the watch last told of it; none for what is not a custom resource.
+    pub fn known(&self, resource: &Resource) -> Option<&Definition> {
+        self.known.get(resource)
     }
 
     /// What to decide by, where API servers show `shown`. None for as long as they do not show what the definition says,
@@ -82,7 +82,7 @@ impl Definitions {
             return Some(Offered::Removed);
         }
         let shown = shown?;
-        let Some(hash) = self.hash(resource) else { return Some(shown) };
+        let Some(Definition { hash, .. }) = self.known(resource) else { return Some(shown) };
         match shown {
             Offered::Agreed(agreed) if agreed == *hash => Some(Offered::Agreed(agreed)),
             _ if !waited => None,

@@ -102,7 +102,8 @@ fn is_stale(heartbeat: i64, seen: &Observed) -> bool {
 fn change(state: &State, seen: &Observed) -> Option<State> {
     let current = seen.current();
     let mut changed = state.clone();
-    changed.may_hold(seen.passed_by.iter().cloned().map(StoredVersion::from));
+    let passed_by = || seen.passed_by.iter().cloned().map(StoredVersion::from).filter(|it| *it != current);
+    changed.may_hold(passed_by());
     if seen.missed {
         changed.may_hold([StoredVersion::Unknown]);
     }
@@ -113,7 +114,7 @@ fn change(state: &State, seen: &Observed) -> Option<State> {
         Offered::Removed => {}
     }
     // A version that went by and is held already was written once more: what was migrated before proves nothing.
-    let returned = seen.passed_by.iter().any(|hash| StoredVersion::from(hash.clone()) != current);
+    let returned = passed_by().next().is_some();
     let happened =
         changed.persisted != state.persisted || current != state.current || seen.missed || returned;
     happened.then(|| State { current, heartbeat: seen.now, changes: state.changes + 1, ..changed })

@@ -6,6 +6,7 @@ use kube::{Api, Client, ResourceExt};
 use logic::storage::{Observed, Offered, Phase, Resource, State, StoredVersion, Write, next};
 
 use crate::api::{StorageState, StorageVersionMigration};
+use crate::watch::CustomResourceDefinition;
 
 /// Writes for one resource at one look. Only whoever makes migrations faster than they are deleted gets there.
 const AT_MOST: usize = 100;
@@ -14,6 +15,8 @@ const AT_MOST: usize = 100;
 pub struct Writer {
     pub states: Api<StorageState>,
     pub migrations: Api<StorageVersionMigration>,
+    /// Only read.
+    pub definitions: Api<CustomResourceDefinition>,
 }
 
 /// One resource as it was found, and as it is after each write.
@@ -82,7 +85,11 @@ impl Look {
 
 impl Writer {
     pub fn new(client: &Client) -> Self {
-        Self { states: Api::all(client.clone()), migrations: Api::all(client.clone()) }
+        Self {
+            states: Api::all(client.clone()),
+            migrations: Api::all(client.clone()),
+            definitions: Api::all(client.clone()),
+        }
     }
 
     pub async fn carry_out(&self, mut look: Look) -> (Look, Result<End, kube::Error>) {

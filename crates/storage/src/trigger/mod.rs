@@ -2,6 +2,7 @@
 //! a period, and at single resources whenever something is told of them; what it finds decides, not what was told.
 
 mod carry_out;
+mod links;
 mod pass;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,8 @@ use crate::servers::Servers;
 use crate::watch::{CustomResourceDefinition, Told};
 pub use carry_out::Standing;
 use carry_out::Writer;
-use pass::{Links, Scope};
+use links::Links;
+use pass::Scope;
 
 /// How long an API server may take to show what a definition says, before that is a disagreement.
 const LAG: Duration = Duration::from_secs(10);

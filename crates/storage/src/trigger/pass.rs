@@ -4,26 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
-use kube::Api;
 use kube::api::ListParams;
-use kube::runtime::watcher::Event;
-use logic::storage::{Observed, Offered, Resource};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use logic::storage::{Observed, Offered, Phase, Resource};
 use tokio::time::Instant;
 
 use super::carry_out::{End, Look, Standing};
-use super::{LAG, LOOK, Notice, PAUSE, Trigger, Waiting};
+use super::{LAG, LOOK, PAUSE, Trigger, Waiting};
 use crate::api::{StorageState, StorageVersionMigration};
 use crate::clock;
 use crate::error::Error;
-use crate::servers::{Server, View};
-use crate::watch::{ApiService, Told, follow};
+use crate::servers::View;
 
 /// Resources written at once.
 const AT_ONCE: usize = 12;
-/// APIServices read at once.
-const PAGE: u32 = 100;
 
 pub enum Scope {
     All,
@@ -50,12 +43,17 @@ impl Trigger {
         if full {
             self.definitions.forget_removed(|resource| view.resources.contains_key(resource));
         }
+        let lagging = self.lagging(&migrations).await?;
         let mut stands = BTreeMap::new();
         let looks: Vec<Look> = self
             .to_look_at(scope, &view)
             .into_iter()
             .filter_map(|resource| {
-                let Some(offered) = self.offered(&resource, &view) else {
+                let offered = match lagging.contains(&resource) {
+                    true => self.later(&resource),
+                    false => self.offered(&resource, &view),
+                };
+                let Some(offered) = offered else {
                     let waits = self.waiting.contains_key(&resource);
                     stands.insert(resource, waits.then_some(Standing::UnderWay));
                     return None;
@@ -111,14 +109,42 @@ impl Trigger {
         if offered.is_some() {
             return offered;
         }
-        let defined = self.definitions.hash(resource).is_some();
+        let defined = self.definitions.known(resource).is_some();
         if !defined || waited || view.dark.contains_key(&resource.group) {
             self.waiting.remove(resource);
         } else {
-            let waiting = self.waiting.entry(resource.clone()).or_insert_with(Waiting::now);
-            waiting.due = Instant::now() + LOOK;
+            return self.later(resource);
         }
         None
+    }
+
+    fn later(&mut self, resource: &Resource) -> Option<Offered> {
+        self.waiting.entry(resource.clone()).or_insert_with(Waiting::now).due = Instant::now() + LOOK;
+        None
+    }
+
+    /// Custom resources with a migration that succeeded, whose definitions changed without the watch having told of it
+    /// yet. What a migration is worth can't be said before everything is known that happened while it ran.
+    async fn lagging(
+        &self,
+        migrations: &BTreeMap<Resource, Vec<StorageVersionMigration>>,
+    ) -> Result<BTreeSet<Resource>, Error> {
+        let mut lagging = BTreeSet::new();
+        for (resource, migrations) in migrations {
+            let Some(known) = self.definitions.known(resource) else { continue };
+            let settled = self.standings.borrow().as_ref().and_then(|it| it.get(resource).copied());
+            if settled == Some(Standing::Settled)
+                || migrations.iter().all(|it| it.phase() != Phase::Succeeded)
+            {
+                continue;
+            }
+            let found = self.writer.definitions.get_opt(&resource.to_string()).await;
+            let found = found.map_err(Error::request(format!("the definition of {resource}")))?;
+            if found.and_then(|it| it.definition()).as_ref() != Some(known) {
+                lagging.insert(resource.clone());
+            }
+        }
+        Ok(lagging)
     }
 
     /// Whether so much time passed since the last look that a storage version may have come and gone, by the clock that
@@ -221,38 +247,5 @@ impl Trigger {
             migrations.entry(migration.spec.resource.resource()).or_default().push(migration);
         }
         Ok(migrations)
-    }
-}
-
-/// A watch on each API server: it breaks when the server goes away, and tells when another serves one of its groups.
-pub struct Links {
-    notices: mpsc::Sender<Notice>,
-    tasks: JoinSet<()>,
-    urls: BTreeSet<String>,
-}
-
-impl Links {
-    pub fn new(notices: mpsc::Sender<Notice>) -> Self {
-        Self { notices, tasks: JoinSet::new(), urls: BTreeSet::new() }
-    }
-
-    fn follow(&mut self, servers: &BTreeMap<String, Server>) -> Result<(), Error> {
-        let urls: BTreeSet<String> = servers.keys().cloned().collect();
-        if urls == self.urls {
-            return Ok(());
-        }
-        self.tasks.abort_all();
-        for server in servers.values() {
-            let api: Api<ApiService> = Api::all(server.cluster.watching()?);
-            self.tasks.spawn(follow(api, "APIServices", PAGE, self.notices.clone(), |told| match told {
-                Told::Broken => Some(Notice::Everything),
-                Told::Event(Event::Apply(it) | Event::Delete(it)) if it.is_aggregated() => {
-                    Some(Notice::Everything)
-                }
-                Told::Event(_) => None,
-            }));
-        }
-        self.urls = urls;
-        Ok(())
     }
 }
