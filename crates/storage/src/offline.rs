@@ -113,7 +113,7 @@ async fn start_etcd(offline: &OfflineSettings, deadline: Instant) -> Result<Serv
                 return Err(error);
             }
         };
-        if Instant::now() >= again_until {
+        if Instant::now() + STANDS_AFTER >= again_until {
             return Err(error);
         }
         info!(%error, "trying again");
