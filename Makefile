@@ -13,7 +13,7 @@ test: ## install what the tests need, then run all of them (LEVEL=decisions|serv
 	@scripts/prerequisites
 	@scripts/test $(LEVEL)
 
-bench: ## compare with what one would use instead, as ratios; takes a while, needs root (PART=graph|guard for one)
+bench: ## compare with what one would use instead, as ratios; takes a while, needs root (PART=graph|guard|storage for one)
 	@scripts/bench $(PART)
 
 lint: ## formatting, clippy, scripts

@@ -24,10 +24,9 @@ struct Fiemap {
 }
 const FIEMAP: Opcode = opcode::read_write::<Fiemap>(b'f', 11);
 
-/// The number of extents of a file, without listing them.
-pub fn extent_count(fd: impl AsFd) -> Result<u32> {
-    let mut map =
-        Fiemap { start: 0, length: u64::MAX, flags: 0, mapped_extents: 0, extent_count: 0, reserved: 0 };
+/// The number of extents in a range of a file, without listing them.
+pub fn extent_count(fd: impl AsFd, start: u64, length: u64) -> Result<u32> {
+    let mut map = Fiemap { start, length, flags: 0, mapped_extents: 0, extent_count: 0, reserved: 0 };
     // SAFETY: FIEMAP takes a `struct fiemap`; with an extent count of 0 the kernel writes nothing behind it.
     unsafe { ioctl(fd, Updater::<FIEMAP, Fiemap>::new(&mut map)) }?;
     Ok(map.mapped_extents)

@@ -69,13 +69,39 @@ pub fn median<T: Copy + PartialOrd>(values: &mut [T]) -> T {
     values[values.len() / 2]
 }
 
-/// The page has a section per part; each is between its two markers.
-pub fn write_section(part: &str, table: &str) {
+/// What the command line asks for: rows whose name has one of its words in it, or all of them.
+pub struct Wanted(Vec<String>);
+
+impl Wanted {
+    /// cargo adds words that begin with dashes.
+    pub fn from_arguments() -> Self {
+        Self(std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect())
+    }
+
+    pub fn has(&self, what: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|word| what.contains(word.as_str()))
+    }
+}
+
+/// The page has a section per part, between its two markers. Rows that were not measured stay as they are.
+pub fn write_section(part: &str, rows: &[Row], wanted: &Wanted) {
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
     let (begin, end) = (format!("<!-- {part}: begin -->\n"), format!("<!-- {part}: end -->\n"));
     let page = fs::read_to_string(PAGE).expect("docs/benchmarks.md");
     let (before, rest) = page.split_once(&begin).expect("the marker before the table");
-    let (_, after) = rest.split_once(&end).expect("the marker after the table");
+    let (old, after) = rest.split_once(&end).expect("the marker after the table");
+    let measured = Row::table(rows);
+    let table = if wanted.0.is_empty() { measured } else { merged(old, &measured) };
     fs::write(PAGE, format!("{before}{begin}\n{table}\n{end}{after}"))
         .expect("docs/benchmarks.md can be written");
+}
+
+/// The old table with the measured rows in their places.
+fn merged(old: &str, measured: &str) -> String {
+    let name = |line: &str| line.split('|').nth(1).map(|name| name.trim().to_owned());
+    let line = |line: &str| {
+        let new = measured.lines().skip(2).find(|new| name(new) == name(line));
+        format!("{}\n", new.unwrap_or(line))
+    };
+    old.trim().lines().map(line).collect()
 }

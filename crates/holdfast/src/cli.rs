@@ -11,6 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::graph::GraphCommand;
 use crate::guard::GuardCommand;
 use crate::output::{self, Format};
+use crate::storage::StorageCommand;
 
 /// Safe updates of machines that carry state.
 #[derive(Debug, Parser)]
@@ -53,6 +54,8 @@ enum Command {
     /// Keep a device's data fit for whatever boots next
     #[command(alias = "admin")]
     Guard(Box<GuardCommand>),
+    /// Rewrite Kubernetes objects when their storage version changes, and say when it is safe to move
+    Storage(Box<StorageCommand>),
     /// Check or print the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -85,6 +88,7 @@ impl Cli {
         match self.command {
             Command::Graph(command) => command.run(&self.global),
             Command::Guard(command) => command.run(&self.global),
+            Command::Storage(command) => command.run(&self.global),
             Command::Status(facts) => crate::guard::status(&facts, &self.global),
             Command::Config(command) => run_config(&command, &self.global),
             Command::Completion { shell } => {

@@ -20,10 +20,11 @@ const LIMIT: u64 = 1 << 20;
 pub struct Config {
     pub graph: ::graph::settings::Settings,
     pub guard: ::guard::settings::Settings,
+    pub storage: ::storage::settings::Settings,
 }
 
 /// The parts that the environment can configure: `HOLDFAST_PART_KEY`.
-const PARTS: [&str; 2] = ["graph", "guard"];
+const PARTS: [&str; 3] = ["graph", "guard", "storage"];
 
 /// Where a part of the configuration came from.
 pub struct Loaded {

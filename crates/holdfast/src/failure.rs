@@ -51,3 +51,9 @@ impl From<::graph::Error> for Failure {
         Self::new(error.exit(), &error, error.hint())
     }
 }
+
+impl From<::storage::Error> for Failure {
+    fn from(error: ::storage::Error) -> Self {
+        Self::new(error.exit(), &error, error.hint())
+    }
+}

@@ -8,6 +8,7 @@ mod graph;
 mod guard;
 mod log;
 mod output;
+mod storage;
 mod witness;
 
 use std::process::ExitCode;

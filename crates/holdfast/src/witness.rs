@@ -14,7 +14,7 @@ use ::guard::execute::name_of;
 use disk::tree::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use logic::guard::PlannedStep;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A program gets at most five lines a second.
 const EVERY: Duration = Duration::from_millis(200);
@@ -60,25 +60,40 @@ impl Console {
 
     /// What was done, for a person; data goes to stdout instead.
     pub fn say(&self, text: &str) {
-        if !self.quiet {
-            eprintln!("{text}");
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None if !self.quiet => eprintln!("{text}"),
+            None => {}
         }
     }
 
+    /// How far something is: for a person who watches, and for a program.
+    pub fn report(&self, text: &str, event: impl FnOnce() -> Value) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_owned());
+            bar.tick();
+        }
+        self.write(false, event);
+    }
+
     fn tell_program(&self, event: &str, force: bool) {
+        self.write(force, || {
+            json!({
+                "type": event,
+                "step": self.step.lock().map(|step| *step).unwrap_or_default(),
+                "files": self.files.load(Ordering::Relaxed),
+                "bytes": self.bytes.load(Ordering::Relaxed),
+            })
+        });
+    }
+
+    fn write(&self, force: bool, event: impl FnOnce() -> Value) {
         let Some(sink) = &self.for_program else { return };
         let Ok(mut sink) = sink.lock() else { return };
-        if !force && sink.1.elapsed() < EVERY {
-            return;
+        if force || sink.1.elapsed() >= EVERY {
+            sink.1 = Instant::now();
+            let _ = writeln!(sink.0, "{}", event());
         }
-        sink.1 = Instant::now();
-        let line = json!({
-            "type": event,
-            "step": self.step.lock().map(|step| *step).unwrap_or_default(),
-            "files": self.files.load(Ordering::Relaxed),
-            "bytes": self.bytes.load(Ordering::Relaxed),
-        });
-        let _ = writeln!(sink.0, "{line}");
     }
 }
 

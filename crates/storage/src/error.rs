@@ -21,9 +21,21 @@ pub enum Error {
     NoSuchResource(Resource),
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
+    #[error("{name} {why}")]
+    Server {
+        name: &'static str,
+        why: String,
+        #[source]
+        words: LastWords,
+    },
     #[error("can't listen on {address}")]
     Listen { address: std::net::SocketAddr, source: std::io::Error },
 }
+
+/// The end of a server's log.
+#[derive(Debug, Default, thiserror::Error)]
+#[error("{}", if .0.is_empty() { "it said nothing".to_owned() } else { format!("its last words were\n{}", .0.join("\n")) })]
+pub struct LastWords(pub Vec<String>);
 
 impl Error {
     pub fn request(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
@@ -40,6 +52,7 @@ impl Error {
                 kube::Error::Api(status) if status.code == 404 => Exit::NotFound,
                 _ => Exit::TryAgain,
             },
+            Self::Server { .. } => Exit::TryAgain,
             Self::NotReady(_) => Exit::TryAgain,
             Self::Runtime(_) => Exit::Unexpected,
         }
@@ -68,6 +81,7 @@ impl Error {
                  listed and updated"
                     .to_owned()
             }
+            Self::Server { .. } => "its last words say why; see that nothing else uses its data or its port, and try again".to_owned(),
             Self::Runtime(_) => "see whether the machine is out of memory or threads".to_owned(),
             Self::Listen { .. } => "give another address with --admin".to_owned(),
         }

@@ -16,6 +16,7 @@ mod lead;
 pub mod metrics;
 mod migrations;
 pub mod migrator;
+pub mod offline;
 pub mod overview;
 mod servers;
 pub mod settings;
@@ -25,3 +26,9 @@ mod watch;
 
 pub use error::Error;
 pub use kube::Client;
+
+/// Runs a command of this part. One thread does it all: what is waited for is the API server.
+pub fn run_to_the_end<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Error::Runtime)?.block_on(command)
+}

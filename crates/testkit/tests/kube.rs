@@ -1,5 +1,7 @@
 //! The test ground for Kubernetes, on trial itself: a real kube-apiserver on a real etcd.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::kube::{
     AdmissionWebhook, AggregatedServer, Cluster, ConversionWebhook, Fault, Options, Throttle, WIDGETS_GROUP,
@@ -280,4 +282,28 @@ async fn the_throttle_refuses_holds_and_cuts_and_tells_what_was_asked() {
         refused += u32::from(client.create(path, &configmap(&format!("many-{number}"))).await.0 == 429);
     }
     assert!(refused > 0, "a hundred at once are beyond a budget of five");
+}
+
+#[tokio::test]
+async fn an_overloaded_api_server_says_so_in_plain_text_but_never_to_an_administrator() {
+    let flags = ["--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1"];
+    let cluster = Cluster::with(Options { flags: flags.map(str::to_owned).to_vec(), ..Options::default() });
+    cluster.install_widgets("v1", &["v1"], None).await;
+    let webhook = AdmissionWebhook::start(&cluster.keys);
+    webhook.install(&cluster, WIDGETS_GROUP, "widgets").await;
+    // One that takes its time is all that it takes in at once.
+    webhook.slow(Duration::from_secs(5));
+    let before = webhook.asked();
+    let plain = cluster.server.client("plain");
+    let slow = tokio::spawn({
+        let plain = plain.clone();
+        async move { plain.create(&widgets_path("v1"), &widget("v1", "slow", 1)).await.0 }
+    });
+    while webhook.asked() == before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "another"}});
+    assert_eq!(plain.create("/api/v1/namespaces", &namespace).await, (429, Value::from(throttle::TOO_MANY)));
+    assert_eq!(cluster.create("/api/v1/namespaces", &namespace).await.0, 201);
+    assert_eq!(slow.await.expect("an answer"), 201);
 }

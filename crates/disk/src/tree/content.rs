@@ -17,7 +17,7 @@ use super::copy::ClonePolicy;
 use super::dir::Root;
 use super::identity::is_btrfs;
 use super::meta::Meta;
-use super::pace::{PIECE, Pace, TRIAL, Way, choose};
+use super::pace::{PIECE, Pace, Way, choose};
 use super::progress::Progress;
 use crate::error::{Error, Operation, Result};
 use crate::ioctl;
@@ -29,11 +29,14 @@ const STRIDE: u64 = 8 * 1024 * 1024;
 /// Below this, asking for the number of extents costs more than a bad choice.
 pub(crate) const WORTH_ASKING: u64 = 256 * 1024;
 /// So few are shared in a few milliseconds, and take no room: never worth writing out.
-const FEW_EXTENTS: u32 = 64;
+const FEW_EXTENTS: u128 = 64;
 /// What sharing may cost per extent on the slowest kernels, and bytes written in a second: a file for which
 /// these speak for sharing is shared without measuring.
 const EXTENT_NANOS: u64 = 55_000;
 const BYTES_PER_SECOND: u64 = 1 << 30;
+/// Extents are counted in so many steps, of so many bytes at least.
+const LOOKS: u64 = 16;
+const LOOK: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
@@ -65,13 +68,17 @@ pub(crate) fn fragmented(fd: impl AsFd, size: u64, allocated: u64) -> bool {
     if size < WORTH_ASKING {
         return false;
     }
-    let Ok(extents) = ioctl::extent_count(fd) else { return false };
-    if extents < FEW_EXTENTS {
-        return false;
-    }
-    let share = u64::from(extents).saturating_mul(EXTENT_NANOS);
     let write = u128::from(allocated.min(size)) * 1_000_000_000 / u128::from(BYTES_PER_SECOND);
-    u128::from(share) > write
+    let enough = (write / u128::from(EXTENT_NANOS) + 1).max(FEW_EXTENTS);
+    // Counting them takes a tenth of the time of sharing them, so it ends when there are enough.
+    let step = (size / LOOKS).max(LOOK);
+    let (mut at, mut extents) = (0, 0);
+    while at < size && extents < enough {
+        let Ok(more) = ioctl::extent_count(&fd, at, step) else { return false };
+        extents += u128::from(more);
+        at = at.saturating_add(step);
+    }
+    extents >= enough
 }
 
 impl Sharing {
@@ -189,8 +196,8 @@ impl Transfer<'_> {
                         continue;
                     }
                 }
-                Way::TryWriting => {
-                    let end = at + TRIAL.min(left);
+                Way::TryWriting(bytes) => {
+                    let end = at + bytes.min(left);
                     if !self.write(from, meta, to, at..end)? {
                         return Ok(How::Both { written: written + left });
                     }

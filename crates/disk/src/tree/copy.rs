@@ -7,6 +7,7 @@ use rustix::fs::{CWD, Mode, mkdirat};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
+use super::ahead::{self, Reached};
 use super::attributes::stop_inheritance;
 use super::content::Sharing;
 use super::dir::Root;
@@ -185,10 +186,17 @@ fn walk(
         progress,
         known,
         sharing,
+        reached: Reached::default(),
         creator: (geteuid().as_raw(), getegid().as_raw()),
     };
     let first = [Task::Directory { rel: Vec::new(), parent_dev: engine.src.dev }];
-    let workers = pool::run(threads, first, Worker::new, |q, w, task| engine.work(q, w, task))?;
+    let workers = std::thread::scope(|scope| {
+        if threads > 1 {
+            scope.spawn(|| ahead::fetch(&engine.src, &engine.reached));
+        }
+        let _copying = engine.reached.until_dropped();
+        pool::run(threads, first, Worker::new, |q, w, task| engine.work(q, w, task))
+    })?;
     let mut total = Worker::new();
     workers.into_iter().for_each(|w| total.absorb(w));
 

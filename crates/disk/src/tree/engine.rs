@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{Advice, AtFlags, Mode, fadvise, fstat, mkdirat, statat};
 use rustix::io::Errno;
 
+use super::ahead::Reached;
 use super::attributes::{At, drop_attributes_not_in, set_times, stop_inheritance};
 use super::content::{BUFFER, Sharing};
 use super::copy::Warning;
@@ -45,6 +46,7 @@ pub(crate) struct Engine<'a> {
     pub progress: &'a dyn Progress,
     pub known: Option<Known<'a>>,
     pub sharing: Sharing,
+    pub reached: Reached,
     /// Who owns what we create, mostly.
     pub creator: (u32, u32),
 }
@@ -173,6 +175,7 @@ impl Engine<'_> {
         }
         let order = if self.by_name { Order::Name } else { Order::Inode };
         let entries = list(&self.src, &rel, &pair.src, order)?;
+        self.reached.add(entries.len());
         if self.known.is_some() {
             self.discard_extras(&pair, &entries)?;
         }

@@ -5,6 +5,7 @@
 //! content is read once at most. After a failed copy or update the target is left as it is: the caller
 //! chose its name, and removes it.
 
+mod ahead;
 mod attributes;
 mod content;
 mod copy;

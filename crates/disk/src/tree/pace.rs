@@ -8,8 +8,11 @@ use std::time::Duration;
 
 /// What is shared between two looks at the clock; a multiple of any block size.
 pub(crate) const PIECE: u64 = 8 << 20;
-/// What is written to learn how fast that is: enough that the final flush does not decide it.
-pub(crate) const TRIAL: u64 = 32 << 20;
+/// What is written to learn how fast that is.
+const TRIAL: u64 = 32 << 20;
+/// The flush at the end can take as long as all else of a trial. Where writing seems not much slower than sharing, this
+/// much tells; a slow disk is spared it.
+const SECOND_TRIAL: u64 = 2 * TRIAL;
 /// Sharing that ends this soon is not worth a trial, and takes no room.
 const SOON: Duration = Duration::from_millis(100);
 
@@ -37,8 +40,8 @@ impl Pace {
 pub(crate) enum Way {
     /// Share the next piece, then ask again.
     Share,
-    /// Write a trial's worth through to the disk, then ask again.
-    TryWriting,
+    /// Write so many bytes through to the disk, then ask again.
+    TryWriting(u64),
     /// Write all that is left.
     Write,
 }
@@ -46,19 +49,23 @@ pub(crate) enum Way {
 /// How to go on with `left` bytes of a file of which `sharing` is known, where `writing` is known or not.
 pub(crate) fn choose(left: u64, sharing: Pace, writing: Option<Pace>) -> Way {
     let by_sharing = sharing.foretell(left);
-    match writing {
-        _ if by_sharing <= SOON => Way::Share,
-        Some(writing) if writing.foretell(left) < by_sharing => Way::Write,
-        Some(_) => Way::Share,
-        // What little would be left after the trial can't make up for it.
-        None if left < 2 * TRIAL => Way::Share,
-        None => Way::TryWriting,
+    if by_sharing <= SOON {
+        return Way::Share;
     }
+    let next = match writing {
+        Some(writing) if writing.foretell(left) < by_sharing => return Way::Write,
+        Some(writing) if writing.bytes >= SECOND_TRIAL => return Way::Share,
+        Some(writing) if writing.foretell(left) / 2 >= by_sharing => return Way::Share,
+        Some(_) => SECOND_TRIAL,
+        None => TRIAL,
+    };
+    // What little would be left after the trial can't make up for it.
+    if left < 2 * next { Way::Share } else { Way::TryWriting(next) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, PIECE, Pace, TRIAL, Way, choose};
+    use super::{Duration, PIECE, Pace, SECOND_TRIAL, TRIAL, Way, choose};
 
     const GIB: u64 = 1 << 30;
 
@@ -80,22 +87,30 @@ mod tests {
 
     #[test]
     fn writing_is_tried_before_it_is_chosen_and_only_where_enough_is_left() {
-        assert_eq!(choose(GIB, pace(PIECE, 8), None), Way::TryWriting);
-        assert_eq!(choose(2 * TRIAL, pace(PIECE, 80), None), Way::TryWriting);
+        assert_eq!(choose(GIB, pace(PIECE, 8), None), Way::TryWriting(TRIAL));
+        assert_eq!(choose(2 * TRIAL, pace(PIECE, 80), None), Way::TryWriting(TRIAL));
         assert_eq!(choose(2 * TRIAL - 1, pace(PIECE, 80), None), Way::Share);
     }
 
     #[test]
     fn the_faster_way_is_taken_and_sharing_where_both_are_the_same() {
-        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(PIECE, 7))), Way::Write);
-        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(PIECE, 8))), Way::Share);
-        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(TRIAL, 300))), Way::Share);
+        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(TRIAL, 31))), Way::Write);
+        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(SECOND_TRIAL, 63))), Way::Write);
+        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(SECOND_TRIAL, 64))), Way::Share);
+    }
+
+    #[test]
+    fn writing_that_seems_a_little_slower_is_tried_again_with_more() {
+        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(TRIAL, 32))), Way::TryWriting(SECOND_TRIAL));
+        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(TRIAL, 63))), Way::TryWriting(SECOND_TRIAL));
+        assert_eq!(choose(GIB, pace(PIECE, 8), Some(pace(TRIAL, 64))), Way::Share);
+        assert_eq!(choose(2 * SECOND_TRIAL - 1, pace(PIECE, 80), Some(pace(TRIAL, 320))), Way::Share);
     }
 
     #[test]
     fn no_pace_is_beyond_reckoning() {
         let slow = Pace { bytes: 1, took: Duration::from_secs(u64::MAX) };
-        assert_eq!(choose(u64::MAX, slow, None), Way::TryWriting);
-        assert_eq!(choose(u64::MAX, slow, Some(slow)), Way::Share);
+        assert_eq!(choose(u64::MAX, slow, None), Way::TryWriting(TRIAL));
+        assert_eq!(choose(u64::MAX, slow, Some(slow)), Way::TryWriting(SECOND_TRIAL));
     }
 }

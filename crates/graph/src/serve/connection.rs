@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -102,36 +103,54 @@ async fn drive<C: GracefulConnection>(
     site: Arc<Site>,
     connection: C,
     progress: Progress,
-    mut phase: watch::Receiver<Phase>,
+    phase: watch::Receiver<Phase>,
     idle: Duration,
 ) {
     let mut connection = pin!(connection);
-    let mut look = tokio::time::interval(idle / 2);
-    look.reset();
-    let (mut seen, mut unmoved) = (progress.get(), 0);
-    let mut draining = false;
+    // A set of futures looks only at those that woke it, and the connection wakes for every request.
+    let mut ends: FuturesUnordered<Pin<Box<dyn Future<Output = End> + Send>>> = FuturesUnordered::new();
+    ends.push(Box::pin(reached(phase.clone(), Phase::Draining)));
+    ends.push(Box::pin(reached(phase, Phase::Closed)));
+    ends.push(Box::pin(idles(progress, idle)));
     loop {
         tokio::select! {
             biased;
             _ = connection.as_mut() => return,
-            changed = phase.wait_for(|phase| *phase == Phase::Closed || (!draining && *phase > Phase::Serving)) => {
-                if changed.is_ok_and(|phase| *phase == Phase::Draining) {
-                    draining = true;
-                    connection.as_mut().graceful_shutdown();
-                } else {
-                    return;
-                }
-            }
-            _ = look.tick() => {
-                let now = progress.get();
-                unmoved = if now == seen { unmoved + 1 } else { 0 };
-                seen = now;
-                if unmoved >= 2 {
-                    return site.metrics.connections_idle_closed.add();
-                }
+            Some(end) = ends.next() => match end {
+                End::Phase(Phase::Draining) => connection.as_mut().graceful_shutdown(),
+                End::Phase(_) => return,
+                End::Idle => return site.metrics.connections_idle_closed.add(),
             }
         }
     }
+}
+
+/// Why a connection ends that its client would keep.
+enum End {
+    Phase(Phase),
+    Idle,
+}
+
+async fn reached(mut phase: watch::Receiver<Phase>, wanted: Phase) -> End {
+    match phase.wait_for(|phase| *phase >= wanted).await {
+        Ok(_) => End::Phase(wanted),
+        // Whoever would say more is gone.
+        Err(_) => End::Phase(Phase::Closed),
+    }
+}
+
+/// Done when nothing was written for as long as may be.
+async fn idles(progress: Progress, idle: Duration) -> End {
+    let mut look = tokio::time::interval(idle / 2);
+    look.reset();
+    let (mut seen, mut unmoved) = (progress.get(), 0);
+    while unmoved < 2 {
+        look.tick().await;
+        let now = progress.get();
+        unmoved = if now == seen { unmoved + 1 } else { 0 };
+        seen = now;
+    }
+    End::Idle
 }
 
 /// Counts what was written. Reading does not count: a client that sends a byte now and then gets nowhere.
@@ -152,7 +171,8 @@ struct Watched<S> {
 impl<S> Watched<S> {
     fn count(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
         if matches!(written, Poll::Ready(Ok(_))) {
-            self.progress.0.fetch_add(1, Ordering::Relaxed);
+            // Nobody else writes to it.
+            self.progress.0.store(self.progress.get().wrapping_add(1), Ordering::Relaxed);
         }
         written
     }

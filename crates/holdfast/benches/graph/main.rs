@@ -1,7 +1,8 @@
 //! The graph service against a bare hyper server: 1,000 releases on 4 architectures, 1,700 blocked edges, 76 channels.
 //!
 //! The comparison answers every request with one fixed body of the same mean size, on the same kind of runtime, in a
-//! process of its own. `wrk` with 64 connections on loopback; both sides take turns, five rounds, medians.
+//! process of its own. `wrk` with 64 connections on loopback; both sides take turns, five rounds, medians. Words on
+//! the command line are parts of what is measured: `building the graph`, `not yet made`, `plain`, `gzip`.
 
 mod load;
 mod servers;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use load::{Load, Run};
 use servers::Server;
-use table::{Row, median, write_section};
+use table::{Row, Wanted, median, write_section};
 
 const ROUNDS: u64 = 5;
 const SECONDS: u64 = 4;
@@ -24,11 +25,20 @@ fn main() {
     }
     let dir = std::env::temp_dir().join(format!("holdfast-bench-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
-    let mut rows = vec![build()];
+    let wanted = Wanted::from_arguments();
+    let mut rows = vec![];
+    if wanted.has("building the graph") {
+        rows.push(build());
+    }
     let mut ours = Server::ours();
-    rows.push(first_requests(&ours));
+    if wanted.has("not yet made") {
+        rows.push(first_requests(&ours));
+    }
     let mut asked = 0;
-    for gzip in [false, true] {
+    for (gzip, form) in [(false, "plain"), (true, "gzip")] {
+        if !wanted.has(form) {
+            continue;
+        }
         let normal = against_bare(&dir, &mut ours, gzip, &mut rows, &mut asked);
         if !gzip {
             rows.push(memory(&ours, asked));
@@ -36,9 +46,8 @@ fn main() {
         }
     }
     std::fs::remove_dir_all(&dir).expect("the directory is removed");
-    let table = Row::table(&rows);
-    print!("{table}");
-    write_section("graph", &table);
+    print!("{}", Row::table(&rows));
+    write_section("graph", &rows, &wanted);
     if rows.iter().any(|row| !row.holds()) {
         eprintln!("a bar was missed");
         std::process::exit(1);

@@ -229,6 +229,49 @@ impl Bench {
             holds: mebibytes <= BAR,
         }
     }
+
+    /// A snapshot must not care how much it holds.
+    pub fn subvolumes(&self, what: &str) -> Row {
+        let devices: Vec<(PathBuf, PathBuf)> = [("large", 1 << 30), ("small", 1 << 20)]
+            .into_iter()
+            .map(|(name, size): (&str, u64)| {
+                let at = self.fs.path().join(name);
+                fs::create_dir(&at).expect("a directory");
+                run(Command::new("btrfs").args(["subvolume", "create"]).arg(at.join("data")));
+                let mut left = size;
+                while left > 0 {
+                    let piece = left.min(1 << 20);
+                    let buffer = vec![(left >> 20) as u8; piece as usize];
+                    fs::write(at.join("data").join(format!("{left:010}")), buffer).expect("data");
+                    left -= piece;
+                }
+                (at.join("data"), at.join("backups"))
+            })
+            .collect();
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for ((data, backups), times) in devices.iter().zip(&mut times) {
+                let at = data.parent().expect("a parent");
+                if backups.exists() {
+                    run(Command::new("sh")
+                        .arg("-c")
+                        .arg(format!("btrfs subvolume delete {0}/rhel-d1 && rm -rf {0}", backups.display())));
+                }
+                for words in
+                    [&["pre-run"][..], &["run", "--", "true"], &["persist-system-health", "--healthy"]]
+                {
+                    run(&mut holdfast(data, backups, at, "first", words));
+                }
+                run(Command::new("sync").arg("-f").arg(at));
+                let mut command = holdfast(data, backups, at, "second", &["pre-run"]);
+                let started = Instant::now();
+                run(&mut command);
+                times.push(started.elapsed());
+            }
+        }
+        let [large, small] = &mut times;
+        Row::ratio(what, large, small, 1.2, ("1 GiB", "1 MiB"))
+    }
 }
 
 fn holdfast(data: &Path, backups: &Path, at: &Path, boot: &str, words: &[&str]) -> Command {
@@ -240,47 +283,6 @@ fn holdfast(data: &Path, backups: &Path, at: &Path, boot: &str, words: &[&str]) 
     command.env("HOLDFAST_GUARD_DEPLOYMENTS", &host).env("HOLDFAST_GUARD_WORKLOAD_VERSION", "4.14.0");
     command.env("HOLDFAST_GUARD_BOOT_ID", boot);
     command
-}
-
-/// A snapshot must not care how much it holds.
-pub fn subvolumes(fs: &ScratchFs) -> Row {
-    let devices: Vec<(PathBuf, PathBuf)> = [("large", 1 << 30), ("small", 1 << 20)]
-        .into_iter()
-        .map(|(name, size): (&str, u64)| {
-            let at = fs.path().join(name);
-            fs::create_dir(&at).expect("a directory");
-            run(Command::new("btrfs").args(["subvolume", "create"]).arg(at.join("data")));
-            let mut left = size;
-            while left > 0 {
-                let piece = left.min(1 << 20);
-                let buffer = vec![(left >> 20) as u8; piece as usize];
-                fs::write(at.join("data").join(format!("{left:010}")), buffer).expect("data");
-                left -= piece;
-            }
-            (at.join("data"), at.join("backups"))
-        })
-        .collect();
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..ROUNDS {
-        for ((data, backups), times) in devices.iter().zip(&mut times) {
-            let at = data.parent().expect("a parent");
-            if backups.exists() {
-                run(Command::new("sh")
-                    .arg("-c")
-                    .arg(format!("btrfs subvolume delete {0}/rhel-d1 && rm -rf {0}", backups.display())));
-            }
-            for words in [&["pre-run"][..], &["run", "--", "true"], &["persist-system-health", "--healthy"]] {
-                run(&mut holdfast(data, backups, at, "first", words));
-            }
-            run(Command::new("sync").arg("-f").arg(at));
-            let mut command = holdfast(data, backups, at, "second", &["pre-run"]);
-            let started = Instant::now();
-            run(&mut command);
-            times.push(started.elapsed());
-        }
-    }
-    let [large, small] = &mut times;
-    Row::ratio("btrfs subvolume: 1 GiB against 1 MiB", large, small, 1.2, ("1 GiB", "1 MiB"))
 }
 
 /// Runs a command in a process of its own and says, in KiB, how much memory its largest child took: the kernel counts

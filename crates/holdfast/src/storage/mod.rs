@@ -5,21 +5,23 @@ mod views;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ::storage::api::StorageVersionMigration;
 use ::storage::by_hand::{Which, ask, follow};
 use ::storage::connect::Cluster;
-use ::storage::controller::{self, Roles};
+use ::storage::controller::{self, Options};
 use ::storage::settings::Settings;
 use ::storage::{install, offline, overview, run_to_the_end};
 use clap::{Args, Subcommand};
 use logic::exit::Exit;
 use logic::period::Period;
-use logic::storage::{Phase, Resource, Supported};
-use service::{CancellationToken, terminated};
+use logic::storage::{BadResource, Phase, Resource, Supported};
+use service::terminated;
+use tokio_util::sync::CancellationToken;
 
-use self::views::{GateView, MigrationList, StateList};
+use self::views::{GateView, MigrationList, SettledView, StateList};
 use crate::cli::Global;
 use crate::config;
 use crate::failure::{Failure, Result};
@@ -91,14 +93,14 @@ struct Controller {
 
 #[derive(Debug, Args)]
 struct Migrate {
-    /// As cronjobs.batch, or secrets
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
-    resources: Vec<Resource>,
+    /// As cronjobs.batch, or secrets. With --offline, whatever guard hands to a migration, which is not needed
+    #[arg(required_unless_present_any = ["all", "offline"], conflicts_with = "all")]
+    resources: Vec<String>,
     /// Every resource that has a storage version
     #[arg(long)]
     all: bool,
     /// Start the etcd and the kube-apiserver of storage.offline, migrate everything, and stop them
-    #[arg(long, requires = "all", conflicts_with = "no_wait")]
+    #[arg(long, conflicts_with_all = ["all", "no_wait", "timeout"])]
     offline: bool,
     /// Ask for it, and leave it to the controller
     #[arg(long)]
@@ -114,7 +116,7 @@ impl StorageCommand {
         settings.kubeconfig = self.kubeconfig.clone().or(settings.kubeconfig);
         match &self.verb {
             Verb::Controller(command) => command.run(settings),
-            Verb::Migrate(command) if command.offline => command.offline(&settings, global),
+            Verb::Migrate(command) if command.offline => Migrate::offline(&settings, global),
             Verb::Migrate(command) => command.run(&settings, global),
             Verb::Status { resources } => status(&settings, resources, global),
             Verb::Gate { supported } => gate(&settings, supported, global),
@@ -132,16 +134,10 @@ impl Controller {
         settings.admin = self.admin.or(settings.admin);
         settings.writes_at_once = self.writes_at_once.unwrap_or(settings.writes_at_once);
         log::start(self.log_format);
-        let roles = Roles { trigger: !self.no_trigger, migrator: true, lead: true };
+        let options = Options { trigger: !self.no_trigger, migrator: true, lead: true };
         run_to_the_end(async {
             let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
-            let stop = CancellationToken::new();
-            let asked_to_stop = stop.clone();
-            tokio::spawn(async move {
-                terminated().await;
-                asked_to_stop.cancel();
-            });
-            controller::run(&cluster, &settings, roles, stop).await
+            controller::run(&cluster, &settings, options, Arc::default(), until_terminated()).await
         })?;
         Ok(Exit::Done)
     }
@@ -151,7 +147,14 @@ impl Migrate {
     fn run(&self, settings: &Settings, global: &Global) -> Result<Exit> {
         let which = match self.all {
             true => Which::All,
-            false => Which::These(self.resources.clone()),
+            false => Which::These(
+                self.resources
+                    .iter()
+                    .map(|text| {
+                        text.parse().map_err(|error: BadResource| Failure::usage(error.to_string(), ""))
+                    })
+                    .collect::<Result<_>>()?,
+            ),
         };
         let console = Console::new(global.quiet, global.progress_fd);
         let (migrations, exit) = run_to_the_end(async {
@@ -163,8 +166,8 @@ impl Migrate {
             }
             // Where a controller leads, it does the work and this one stands by; where none does, this one does it.
             let stop = CancellationToken::new();
-            let roles = Roles { trigger: false, migrator: true, lead: true };
-            let working = controller::run(&cluster, settings, roles, stop.clone());
+            let options = Options { trigger: false, migrator: true, lead: true };
+            let working = controller::run(&cluster, settings, options, Arc::default(), stop.clone());
             let mut latest = asked.clone();
             let mut said = Said::default();
             let followed = follow(&client, &asked, |now| {
@@ -193,21 +196,35 @@ impl Migrate {
         Ok(exit)
     }
 
-    fn offline(&self, settings: &Settings, global: &Global) -> Result<Exit> {
-        if settings.offline.is_none() {
+    fn offline(settings: &Settings, global: &Global) -> Result<Exit> {
+        let Some(offline) = &settings.offline else {
             return Err(Failure::usage(
                 "nothing says which etcd and kube-apiserver to start",
                 "set etcd, kube-apiserver and kubeconfig in [storage.offline] of the configuration",
             ));
-        }
-        let console = Console::new(global.quiet, global.progress_fd);
-        let mut said = Said::default();
-        let migrations =
-            run_to_the_end(offline::migrate(settings, terminated(), |now| said.tell(now, &console)))?;
-        let failed = migrations.iter().any(|it| it.phase() == Phase::Failed);
-        output::show(&MigrationList::of(&migrations), global.output)?;
-        Ok(if failed { Exit::MigrationFailed } else { Exit::Done })
+        };
+        log::start(LogFormat::Text);
+        let settled = run_to_the_end(async {
+            offline::migrate(offline, settings, Arc::default(), until_terminated()).await
+        })?;
+        output::show(&SettledView::of(&settled), global.output)?;
+        Ok(match () {
+            () if !settled.unfinished.is_empty() => Exit::Interrupted,
+            () if settled.failed.is_empty() && settled.disputed.is_empty() => Exit::Done,
+            () => Exit::MigrationFailed,
+        })
     }
+}
+
+/// Cancelled by SIGTERM and SIGINT.
+fn until_terminated() -> CancellationToken {
+    let stop = CancellationToken::new();
+    let asked_to_stop = stop.clone();
+    tokio::spawn(async move {
+        terminated().await;
+        asked_to_stop.cancel();
+    });
+    stop
 }
 
 /// What a person was told last of each migration, so that a line is written when there is news.
@@ -223,7 +240,7 @@ impl Said {
                 console.say(&line);
             }
             if phase == Phase::Running {
-                console.report(&line, &serde_json::json!({ "type": "progress", "migration": migration }));
+                console.report(&line, || serde_json::json!({ "type": "progress", "migration": migration }));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! How storage states, migrations and the gate's answer are shown.
 
 use ::storage::api::{Progress, StorageVersionMigration};
+use ::storage::controller::Settled;
 use ::storage::overview::Overview;
 use logic::period::Period;
 use logic::storage::{Blocker, Gate, Phase, Resource, StoredVersion};
@@ -46,15 +47,15 @@ struct MigrationLine {
 
 impl StateList {
     pub fn of(seen: &Overview, only: &[Resource], now: i64, patience: i64) -> Self {
-        let mut resources: Vec<&Resource> =
-            seen.discovered.served.keys().chain(seen.states.keys()).collect();
+        let mut resources: Vec<&Resource> = seen.discovered.served.keys().chain(seen.states.keys()).collect();
         resources.sort();
         resources.dedup();
         resources.retain(|resource| only.is_empty() || only.contains(resource));
         let line = |resource: &Resource| {
             let state = seen.states.get(resource).and_then(::storage::api::StorageState::state);
             // One that was never looked at has no age.
-            let age = state.as_ref().map(|state| now.saturating_sub(state.heartbeat)).filter(|age| *age < now);
+            let age =
+                state.as_ref().map(|state| now.saturating_sub(state.heartbeat)).filter(|age| *age < now);
             let old = state.is_some() && age.is_none_or(|age| age.abs() > patience);
             StateLine {
                 resource: resource.to_string(),
@@ -76,7 +77,8 @@ impl Show for StateList {
     const KIND: &'static str = "StorageStateList";
 
     fn table(&self, wide: bool) -> String {
-        let mut header = vec!["RESOURCE", "STORED AS", "SETTLED", "MIGRATION", "MIGRATED", "FAILED", "LOOKED AT"];
+        let mut header =
+            vec!["RESOURCE", "STORED AS", "SETTLED", "MIGRATION", "MIGRATED", "FAILED", "LOOKED AT"];
         if wide {
             header.extend(["CURRENT", "MESSAGE"]);
         }
@@ -103,9 +105,8 @@ impl StateLine {
             Some(age) => format!("{} ago", seconds(age)),
         };
         let migration = self.migration.as_ref();
-        let of = |number: fn(&Progress) -> u64| {
-            migration.map_or_else(dash, |it| number(&it.progress).to_string())
-        };
+        let of =
+            |number: fn(&Progress) -> u64| migration.map_or_else(dash, |it| number(&it.progress).to_string());
         let mut row = vec![
             self.resource.clone(),
             if persisted.is_empty() { dash() } else { persisted.join(",") },
@@ -220,6 +221,48 @@ impl Show for MigrationList {
     }
 }
 
+/// How each resource stood when an offline migration was over.
+#[derive(Serialize)]
+pub struct SettledView {
+    resources: Vec<SettledLine>,
+}
+
+#[derive(Serialize)]
+struct SettledLine {
+    resource: String,
+    outcome: &'static str,
+}
+
+impl SettledView {
+    pub fn of(settled: &Settled) -> Self {
+        let outcomes = [
+            ("Migrated", &settled.settled),
+            ("Failed", &settled.failed),
+            ("Disputed", &settled.disputed),
+            ("Unfinished", &settled.unfinished),
+        ];
+        let lines = outcomes.into_iter().flat_map(|(outcome, resources)| {
+            resources.iter().map(move |it| SettledLine { resource: it.to_string(), outcome })
+        });
+        let mut resources: Vec<SettledLine> = lines.collect();
+        resources.sort_by(|a, b| a.resource.cmp(&b.resource));
+        Self { resources }
+    }
+}
+
+impl Show for SettledView {
+    const KIND: &'static str = "SettledList";
+
+    fn table(&self, _wide: bool) -> String {
+        let row = |line: &SettledLine| vec![line.resource.clone(), line.outcome.to_owned()];
+        table(&["RESOURCE", "OUTCOME"], &self.resources.iter().map(row).collect::<Vec<_>>())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.resources.iter().map(|line| line.resource.clone()).collect()
+    }
+}
+
 /// The gate's answer.
 #[derive(Serialize)]
 pub struct GateView {
@@ -252,7 +295,11 @@ impl Show for GateView {
         }
         let row = |line: &BlockerLine| vec![line.resource.clone(), line.reason.clone()];
         let rows: Vec<Vec<String>> = self.blockers.iter().map(row).collect();
-        format!("not safe, because of {} of the resources:\n{}", rows.len(), table(&["RESOURCE", "WHY"], &rows))
+        format!(
+            "not safe, because of {} of the resources:\n{}",
+            rows.len(),
+            table(&["RESOURCE", "WHY"], &rows)
+        )
     }
 
     fn names(&self) -> Vec<String> {

@@ -66,7 +66,7 @@ const IN_USE_AFTER: Duration = Duration::from_secs(1);
 enum Next {
     Over(Ended),
     /// What it is worth has changed: everything once more.
-    Anew(Record),
+    Anew(Box<Record>),
 }
 
 /// What ends a migration as `Failed`, other than objects.
@@ -113,7 +113,7 @@ impl Migrator {
         for _ in 0..MOST_PASSES {
             match self.once(record, resource, start.take(), stop).await {
                 Ok(Next::Over(ended)) | Err(Lost(ended)) => return ended,
-                Ok(Next::Anew(same)) => record = same,
+                Ok(Next::Anew(same)) => record = *same,
             }
         }
         let why = "its storage version keeps changing".to_owned();
@@ -155,14 +155,14 @@ impl Migrator {
             Pass::new(course, record, start.token, start.counts).run().await?;
         let counts = match end {
             PassEnd::Through(counts) => counts,
-            PassEnd::Anew => return Ok(Next::Anew(record)),
+            PassEnd::Anew => return Ok(Next::Anew(Box::new(record))),
             PassEnd::Failed { counts, reason, why } => {
                 let failure = Some(Failure { reason, why });
                 return Ok(Next::Over(self.fail(record, &counts, failure).await?));
             }
         };
         match self.judge(resource, &stamp, definition.as_ref(), &counts).await {
-            Ok(Verdict::Changed) => Ok(Next::Anew(record)),
+            Ok(Verdict::Changed) => Ok(Next::Anew(Box::new(record))),
             Ok(Verdict::Stands) if counts.failed == 0 => {
                 let status = report.succeeded(record.status(), &counts);
                 record.write(&status).await?;

@@ -43,9 +43,15 @@ pub(super) enum Tried {
         why: String,
         silent: bool,
     },
-    Failed(String),
+    Failed {
+        why: String,
+        /// It is the server's fault, so it says, and perhaps not about this object.
+        unwell: bool,
+    },
     /// The account lacks a right: for this object as for all.
     Forbidden(String),
+    /// Nobody serves the path: there is no such resource any more, or not yet.
+    Unserved(String),
 }
 
 #[derive(Debug)]
@@ -106,7 +112,7 @@ impl Objects {
             Object::Named(name) => {
                 let reply = self.get(self.paths.object(&name.namespace, &name.name), JSON).await;
                 match reply.status {
-                    Some(200) if reply.cut => return Tried::Failed("it is too large to be read".to_owned()),
+                    Some(200) if reply.cut => return Tried::refused("it is too large to be read"),
                     Some(200) => reply.body,
                     _ => return self.judge(&reply),
                 }
@@ -114,7 +120,7 @@ impl Objects {
         };
         let metadata = match Metadata::of(&body) {
             Ok(metadata) => metadata,
-            Err(error) => return Tried::Failed(format!("not an object: {error}")),
+            Err(error) => return Tried::refused(format!("not an object: {error}")),
         };
         let path = self.paths.object(&metadata.namespace, &metadata.name);
         let ask = Ask {
@@ -147,8 +153,8 @@ impl Objects {
         }
         match Metadata::of(&now.body) {
             Ok(now) if now.resource_version != listed => Tried::Done,
-            Ok(_) => Tried::Failed(put.why()),
-            Err(error) => Tried::Failed(format!("not an object: {error}")),
+            Ok(_) => Tried::refused(put.why()),
+            Err(error) => Tried::refused(format!("not an object: {error}")),
         }
     }
 
@@ -162,7 +168,7 @@ impl Objects {
         match answer(&reply.answer()) {
             // A path that nobody serves is not an object that was deleted.
             Verdict::Done if reply.status == Some(404) && !reply.names_an_object() => {
-                Tried::Failed(reply.why())
+                Tried::Unserved(reply.why())
             }
             Verdict::Done => Tried::Done,
             Verdict::Throttled(pause) => {
@@ -171,7 +177,8 @@ impl Objects {
             }
             Verdict::Absent => Tried::Absent { why: reply.why(), silent: reply.status.is_none() },
             Verdict::Refused if lacks_a_right(reply) => Tried::Forbidden(reply.why()),
-            Verdict::Conflict | Verdict::Failed | Verdict::Refused => Tried::Failed(reply.why()),
+            Verdict::Failed => Tried::Failed { why: reply.why(), unwell: true },
+            Verdict::Conflict | Verdict::Refused => Tried::refused(reply.why()),
         }
     }
 }
@@ -180,6 +187,12 @@ impl Objects {
 fn lacks_a_right(reply: &Reply) -> bool {
     let why = if reply.status == Some(403) { reply.why() } else { String::new() };
     ["cannot update resource", "cannot get resource"].iter().any(|it| why.contains(it))
+}
+
+impl Tried {
+    fn refused(why: impl Into<String>) -> Self {
+        Self::Failed { why: why.into(), unwell: false }
+    }
 }
 
 impl Object {

@@ -103,9 +103,8 @@ impl PageSize {
 
     /// The page before this one tells how large objects are; they may be larger further on, so it grows in steps.
     pub fn read(&mut self, page: &Page) {
-        let objects = page.objects.len();
-        if objects > 0 {
-            let each = (page.bytes / objects).max(1);
+        if let Some(each) = page.bytes.checked_div(page.objects.len()) {
+            let each = each.max(1);
             self.limit = (AIM / each).clamp(1, MOST).min(self.limit * 8);
         }
     }

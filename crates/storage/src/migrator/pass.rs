@@ -58,6 +58,10 @@ enum End {
 struct Task {
     page: u64,
     object: Object,
+    /// When it was first tried and failed.
+    failing: Option<Instant>,
+    failures: u32,
+    /// Failures that are held against it.
     tries: u32,
     /// How often there was no answer, and since when.
     silences: Option<(Instant, u32)>,
@@ -90,6 +94,8 @@ pub(super) struct Pass {
     told: (u64, Option<String>),
     no_list: Option<Trouble>,
     no_write: Option<Trouble>,
+    /// When an object was last written.
+    written: Instant,
 }
 
 /// Short migrations come and go without a word in between.
@@ -128,6 +134,7 @@ impl Pass {
             told: (0, None),
             no_list: None,
             no_write: None,
+            written: Instant::now(),
         }
     }
 
@@ -235,9 +242,11 @@ impl Pass {
             && self.listing.is_none()
             && self.queue.len() * 2 <= self.last_page
             && self.later.len() < MOST_LATER;
-        let held_up =
-            |trouble: &Option<Trouble>| trouble.as_ref().is_some_and(|it| Instant::now() < it.until);
-        if wanted && !held_up(&self.no_list) && !(self.no_write.is_some() && !self.queue.is_empty()) {
+        let now = Instant::now();
+        let held_up = self.no_list.as_ref().is_some_and(|trouble| now < trouble.until);
+        // While nothing can be written, there is no need of more.
+        let of_use = self.no_write.is_none() || self.queue.is_empty();
+        if wanted && of_use && !held_up {
             let (objects, token, size) = (self.course.objects.clone(), self.token.clone(), self.size.clone());
             self.listing = Some(async move { objects.list(token.as_deref(), &size).await }.boxed());
         }

@@ -73,3 +73,49 @@ async fn built_in_resources_are_migrated_whatever_their_objects_are_called() {
     assert_eq!(holds(&migration).2, "0 migrated");
     assert_eq!(ground.proxy.count(|asked| asked.method == "PUT"), 1);
 }
+
+#[tokio::test]
+async fn secrets_are_encrypted_anew_after_a_key_rotation() {
+    let mut cluster = Cluster::start();
+    let (first, both) = (cluster.encryption(&["one"]), cluster.encryption(&["two", "one"]));
+    // One file, written by both: the flag names it, its content is that of the last call.
+    assert_eq!(first, both);
+    let first = cluster.encryption(&["one"]);
+    cluster.server.restart(&[&first]);
+    for number in 0..60 {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("s-{number}")},
+            "stringData": {"password": "open sesame"}});
+        assert_eq!(cluster.create("/api/v1/namespaces/default/secrets", &secret).await.0, 201);
+    }
+    let both = cluster.encryption(&["two", "one"]);
+    cluster.server.restart(&[&both]);
+    let ground = Ground::of(cluster, "admin").await;
+    let path = "/registry/secrets/default/";
+    assert_eq!(ground.stored(path).await, [("k8s:enc:aescbc:v1:one".to_owned(), 60)]);
+    let (ended, migration) = ground.run(ground.ask_for("rotation", "", "v1", "secrets").await).await;
+    assert_eq!(ended, Ended::Succeeded, "{migration}");
+    assert_eq!(ground.stored(path).await, [("k8s:enc:aescbc:v1:two".to_owned(), 60)]);
+}
+
+#[tokio::test]
+async fn objects_of_any_size_are_read_in_pages_of_few_bytes() {
+    let ground = Ground::new().await;
+    ground.cluster.install_widgets("v1", &["v1", "v2"], None).await;
+    ground.cluster.create_widgets("v1", 300, 10).await;
+    for number in 0..40 {
+        // Small ones lie before and after them.
+        let large = testkit::kube::widget("v1", &format!("widget-00150-{number}"), 700_000);
+        assert_eq!(ground.cluster.create(&testkit::kube::widgets_path("v1"), &large).await.0, 201);
+    }
+    ground.cluster.flip_storage("v2").await;
+    let (ended, migration) = ground.run(ground.ask_for_widgets("sizes").await).await;
+    assert_eq!(ended, Ended::Succeeded, "{migration}");
+    assert_eq!(ground.stored(WIDGETS_IN_ETCD).await, [("stable.example.com/v2".to_owned(), 340)]);
+    assert_eq!(ground.puts().len(), 340);
+    let limits = ground.proxy.asked();
+    let limits = limits
+        .iter()
+        .filter_map(|asked| asked.path.split_once("widgets?limit=")?.1.split('&').next()?.parse().ok());
+    let limits: Vec<u32> = limits.collect();
+    assert!(limits.contains(&1), "an object of 700 kB is a page of its own: {limits:?}");
+}

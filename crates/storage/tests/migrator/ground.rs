@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kube::Api;
 use serde_json::{Value, json};
 use storage::Client;
 use storage::api::StorageVersionMigration;
@@ -130,8 +129,4 @@ pub fn holds(migration: &Value) -> (String, String, String) {
     assert_eq!(holding.len(), 1, "{conditions:?}");
     let text = |key: &str| holding[0][key].as_str().expect("text").to_owned();
     (text("type"), text("reason"), text("message"))
-}
-
-pub fn api(client: &Client) -> Api<StorageVersionMigration> {
-    Api::all(client.clone())
 }

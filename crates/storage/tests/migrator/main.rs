@@ -3,5 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod disturbed;
 mod done;
 mod ground;
+mod interrupted;
+mod offline;
+mod refused;

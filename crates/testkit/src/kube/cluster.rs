@@ -1,5 +1,6 @@
 //! One etcd and one API server, in a directory that goes with them.
 
+use std::fs::{self, File};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,26 @@ pub struct Cluster {
     pub keys: Keys,
     scratch: Scratch,
     more: u32,
+    _ours: File,
+}
+
+const LOCK: &str = "in-use";
+
+/// A directory that is known to be in use for as long as the file is open. A test that was killed leaves its
+/// own, in memory, with all of etcd's data: those go now.
+fn scratch() -> (Scratch, File) {
+    let scratch = Scratch::new("kube");
+    for entry in fs::read_dir(scratch.0.parent().expect("a parent")).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with("holdfast-kube-");
+        if ours && File::open(entry.path().join(LOCK)).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    // The name comes after the lock: nobody finds it free.
+    let file = File::create(scratch.join("not-yet")).expect("a file");
+    file.lock().expect("a lock");
+    fs::rename(scratch.join("not-yet"), scratch.join(LOCK)).expect("a name");
+    (scratch, file)
 }
 
 impl Cluster {
@@ -24,21 +45,21 @@ impl Cluster {
 
     /// With etcd's data in memory, where there is such a place: no disk is waited for.
     pub fn with(options: Options) -> Self {
-        let scratch = Scratch::new("kube");
-        let etcd = Etcd::start(&scratch.join("etcd"));
+        let scratch = scratch();
+        let etcd = Etcd::start(&scratch.0.join("etcd"));
         Self::around(scratch, etcd, options)
     }
 
     /// With etcd's data where it is told, such as on a disk.
     pub fn with_data_in(directory: &Path, options: Options) -> Self {
         let etcd = Etcd::start(directory);
-        Self::around(Scratch::new("kube"), etcd, options)
+        Self::around(scratch(), etcd, options)
     }
 
-    fn around(scratch: Scratch, etcd: Etcd, options: Options) -> Self {
+    fn around((scratch, ours): (Scratch, File), etcd: Etcd, options: Options) -> Self {
         let keys = Keys::make(&scratch.join("keys"));
         let server = ApiServer::start(&etcd, &keys, &scratch.join("api-server"), options);
-        Self { client: server.client("admin"), server, etcd, keys, scratch, more: 0 }
+        Self { client: server.client("admin"), server, etcd, keys, scratch, more: 0, _ours: ours }
     }
 
     /// Another API server on the same etcd.
@@ -73,7 +94,7 @@ impl Cluster {
             keys.collect::<String>()
         );
         let path = self.scratch.join("encryption.yaml");
-        std::fs::write(&path, text).expect("a configuration of encryption");
+        fs::write(&path, text).expect("a configuration of encryption");
         format!("--encryption-provider-config={}", path.display())
     }
 }

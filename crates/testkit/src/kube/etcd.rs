@@ -38,7 +38,8 @@ impl Etcd {
             port: 0,
             peer_port: 0,
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            http: http().build().expect("a client"),
+            // A connection is for one question: none outlives a restart.
+            http: http().pool_max_idle_per_host(0).build().expect("a client"),
         };
         // Between finding a free port and taking it, somebody else may.
         for _ in 0..5 {
@@ -46,7 +47,6 @@ impl Etcd {
             if etcd.launch() {
                 return etcd;
             }
-            let _ = std::fs::remove_dir_all(etcd.data());
         }
         panic!("etcd does not start:\n{}", etcd.last_words());
     }

@@ -12,7 +12,7 @@ use super::https::{Https, Reply, Request, Work};
 use super::{ApiServer, lock};
 
 /// What 1.20 says when it is overloaded: no Status object, plain text.
-pub const TOO_MANY: &str = "Too many requests, please try again later.";
+pub const TOO_MANY: &str = "Too many requests, please try again later.\n";
 
 #[derive(Debug, Clone)]
 pub struct Asked {

@@ -15,6 +15,7 @@ impl Pass {
         match tried {
             Tried::Done => {
                 self.no_write = None;
+                self.written = Instant::now();
                 self.course.objects.requests.metrics.migrated(&self.course.resource);
                 self.tally.migrated(task.page);
             }
@@ -23,9 +24,9 @@ impl Pass {
                 self.no_write = None;
                 self.queue.push_front(task);
             }
-            Tried::Failed(why) => {
+            Tried::Failed { why, unwell } => {
                 self.no_write = None;
-                self.failed(task, why);
+                self.failed(task, why, unwell);
             }
             Tried::Absent { why, silent } => {
                 let now = Instant::now();
@@ -33,7 +34,7 @@ impl Pass {
                 let throttle = &self.course.objects.requests.throttle;
                 if silent && count + 1 >= MOST_SILENCES && throttle.answered_since(since) {
                     // The others get answers: it is this object that the server does not survive.
-                    self.failed(task, why);
+                    self.failed(task, why, false);
                     return None;
                 }
                 if silent {
@@ -46,17 +47,25 @@ impl Pass {
                 self.queue.push_front(task);
                 return self.cannot_write(Kind::Forbidden, why);
             }
+            Tried::Unserved(why) => {
+                self.queue.push_front(task);
+                return self.cannot_write(Kind::Gone, why);
+            }
         }
         None
     }
 
-    /// The object is tried again later, by its name, while the others go on; and is finally given up.
-    fn failed(&mut self, mut task: Task, why: String) {
-        task.tries += 1;
+    /// The object is tried again later, by its name, while the others go on; and is finally given up. A server that is
+    /// unwell, and has written nothing since, may be so for all: that is held against nobody, as long as one is patient.
+    fn failed(&mut self, mut task: Task, why: String, unwell: bool) {
+        let failing = *task.failing.get_or_insert_with(Instant::now);
+        let blameless = unwell && self.written < failing && self.written.elapsed() < self.course.patience;
+        task.tries += u32::from(!blameless);
+        task.failures += 1;
         task.silences = None;
         let name = task.object.into_name();
         if task.tries < self.course.tries {
-            let pause = (FIRST_RETRY * 2u32.saturating_pow(task.tries - 1)).min(LONGEST_RETRY);
+            let pause = FIRST_RETRY.saturating_mul(2u32.saturating_pow(task.failures - 1)).min(LONGEST_RETRY);
             let task = Task { object: Object::Named(name), ..task };
             self.later.push(Reverse(Later { due: Instant::now() + pause, task }));
             return;
@@ -147,6 +156,8 @@ impl Pass {
         self.queue.extend(tasks.map(|bytes| Task {
             page: number,
             object: Object::Listed(bytes),
+            failing: None,
+            failures: 0,
             tries: 0,
             silences: None,
         }));

@@ -1,0 +1,147 @@
+//! A cluster that is not running: started for its migration alone, and stopped. The migration is a process of its own
+//! here, this program started again, so that it can be killed.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use storage::metrics::Metrics;
+use storage::offline::migrate;
+use storage::settings::{OfflineSettings, Settings};
+use testkit::kube::{Cluster, Etcd, stored_version};
+use tokio_util::sync::CancellationToken;
+
+use crate::ground::WIDGETS_IN_ETCD;
+
+const SETTINGS: &str = "HOLDFAST_TEST_OFFLINE";
+
+/// Not a test: what the tests start.
+#[tokio::test]
+#[ignore = "started by the tests of offline migrations"]
+async fn child() {
+    let Ok(text) = std::env::var(SETTINGS) else { return };
+    let offline: OfflineSettings = serde_json::from_str(&text).unwrap();
+    let settings = Settings { writes_at_once: 2, ..Settings::default() };
+    let settled =
+        migrate(&offline, &settings, Arc::<Metrics>::default(), CancellationToken::new()).await.unwrap();
+    assert!(
+        settled.failed.is_empty() && settled.unfinished.is_empty() && settled.disputed.is_empty(),
+        "{settled:?}"
+    );
+    assert!(settled.settled.len() > 40, "{settled:?}");
+}
+
+fn start(settings: &Value) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "offline::child", "--ignored", "--nocapture"]);
+    command.env(SETTINGS, settings.to_string()).stdin(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// The command line of a process.
+fn command_line(id: u32) -> Vec<String> {
+    let text = std::fs::read(format!("/proc/{id}/cmdline")).unwrap();
+    text.split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}
+
+/// Processes with this word in their command line, other than this one.
+fn running(word: &str) -> Vec<u32> {
+    let ids = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| {
+        std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|text| {
+            let words: Vec<&[u8]> = text.split(|byte| *byte == 0).collect();
+            words.first().is_some_and(|program| program.ends_with(b"etcd"))
+                && words.iter().any(|it| String::from_utf8_lossy(it).contains(word))
+        })
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_running_is_migrated_and_gone_on_with_after_a_kill() {
+    const WIDGETS: usize = 1500;
+    let data = std::env::temp_dir().join(format!("holdfast-offline-{}", std::process::id()));
+    let mut cluster = Cluster::with_data_in(&data, testkit::kube::Options::default());
+    cluster.install_widgets("v1", &["v1", "v2"], None).await;
+    cluster.create_widgets("v1", WIDGETS, 20).await;
+    cluster.flip_storage("v2").await;
+    let kubeconfig: PathBuf = cluster.kubeconfig("admin");
+    let settings = json!({
+        "etcd": command_line(cluster.etcd.process_id().unwrap()),
+        "kube-apiserver": command_line(cluster.server.process_id().unwrap()),
+        "kubeconfig": kubeconfig,
+    });
+    cluster.server.terminate();
+    cluster.etcd.stop();
+
+    // Killed before it has begun, and in the middle.
+    let migrated = |stored: &[(String, Vec<u8>)]| {
+        stored.iter().filter(|(_, bytes)| stored_version(bytes) == "stable.example.com/v2").count()
+    };
+    let mut first = start(&settings);
+    while running(&data.display().to_string()).is_empty() {
+        assert!(first.try_wait().unwrap().is_none(), "it ended before it began");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut second = start(&settings);
+    loop {
+        assert!(second.try_wait().unwrap().is_none(), "it ended before it could be killed");
+        let stored = peek(&cluster.etcd).await;
+        if migrated(&stored) > 300 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    second.kill().unwrap();
+    second.wait().unwrap();
+    for _ in 0..1000 {
+        if running(&data.display().to_string()).is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(running(&data.display().to_string()).is_empty(), "it leaves nothing running");
+
+    assert!(start(&settings).wait().unwrap().success());
+    assert!(running(&data.display().to_string()).is_empty());
+    cluster.etcd.restart();
+    let stored = cluster.etcd.get_raw(WIDGETS_IN_ETCD).await;
+    assert_eq!((stored.len(), migrated(&stored)), (WIDGETS, WIDGETS));
+    drop(cluster);
+    std::fs::remove_dir_all(&data).unwrap();
+}
+
+/// What etcd has, or nothing while it is not up.
+async fn peek(etcd: &Etcd) -> Vec<(String, Vec<u8>)> {
+    let address = etcd.url();
+    let address = address.trim_start_matches("http://");
+    match tokio::net::TcpStream::connect(address).await {
+        Ok(_) => etcd.get_raw(WIDGETS_IN_ETCD).await,
+        Err(_) => vec![],
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_is_named_with_its_last_words() {
+    let offline = OfflineSettings {
+        etcd: ["sh", "-c", "echo the disk is full >&2; exit 3"].map(str::to_owned).to_vec(),
+        kube_apiserver: vec!["true".to_owned()],
+        kubeconfig: "/nowhere".into(),
+        ready_within: logic::period::Period::seconds(1),
+        resume_within: logic::period::Period::seconds(60),
+    };
+    let error =
+        migrate(&offline, &Settings::default(), Arc::default(), CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().starts_with("etcd ended by itself: exit status: 3"), "{error}");
+    let words = std::error::Error::source(&error).unwrap().to_string();
+    assert!(words.contains("the disk is full"), "{words}");
+}
