@@ -43,7 +43,7 @@ const ECHO: Duration = Duration::from_secs(5);
 pub enum Notice {
     /// A migration ended or was deleted, or a StorageState was deleted.
     Resource(Resource),
-    Definition(Told<CustomResourceDefinition>),
+    Definition(Box<Told<CustomResourceDefinition>>),
     /// An API server was away, or another one serves a group now.
     Everything,
 }
@@ -173,8 +173,11 @@ impl Trigger {
     fn take(&mut self, notice: Notice) -> Urge {
         match notice {
             Notice::Resource(resource) => self.look_soon(resource),
-            Notice::Everything | Notice::Definition(Told::Broken) => return Urge::Twice,
-            Notice::Definition(Told::Event(event)) => return self.take_definition(event),
+            Notice::Everything => return Urge::Twice,
+            Notice::Definition(told) => match *told {
+                Told::Broken => return Urge::Twice,
+                Told::Event(event) => return self.take_definition(event),
+            },
         }
         Urge::Single
     }
