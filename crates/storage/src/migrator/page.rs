@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// The bytes of each object, as they came: slices of the page.
+    /// The bytes of each object, as they came.
     pub objects: Vec<Bytes>,
     /// Leads to the next page; none after the last.
     pub next: Option<String>,
@@ -16,6 +16,10 @@ pub(super) struct Page {
     pub remaining: Option<u64>,
     pub bytes: usize,
 }
+
+/// Objects larger than this are copied out of their page, so that one that takes its time does not keep the others in
+/// memory; smaller ones are slices of it.
+const LARGE: usize = 8 * 1024;
 
 #[derive(Deserialize)]
 struct List<'a> {
@@ -37,8 +41,13 @@ impl Page {
     pub fn parse(bytes: &Bytes) -> serde_json::Result<Self> {
         let list: List<'_> = serde_json::from_slice(bytes)?;
         let items = list.items.unwrap_or_default();
+        let large = bytes.len() / items.len().max(1) > LARGE;
+        let cut = |item: &&RawValue| match large {
+            true => Bytes::copy_from_slice(item.get().as_bytes()),
+            false => bytes.slice_ref(item.get().as_bytes()),
+        };
         Ok(Self {
-            objects: items.iter().map(|item| bytes.slice_ref(item.get().as_bytes())).collect(),
+            objects: items.iter().map(cut).collect(),
             next: Some(list.metadata.next).filter(|token| !token.is_empty()),
             remaining: list.metadata.remaining_item_count.and_then(|count| count.try_into().ok()),
             bytes: bytes.len(),
