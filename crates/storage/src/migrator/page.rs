@@ -85,8 +85,8 @@ pub(super) struct PageSize {
     limit: usize,
 }
 
-/// Half a mebibyte: several migrations hold two pages each.
-const AIM: usize = 512 * 1024;
+/// A few hundred small objects; several migrations hold two pages each.
+const AIM: usize = 256 * 1024;
 /// A page that turns out larger is not read to its end, unless it is a single object.
 const TOO_LARGE: usize = 2 * 1024 * 1024;
 /// Nothing that can be stored is larger.
@@ -164,9 +164,9 @@ mod tests {
         size.read(&page(16, 600));
         assert_eq!(size.limit(), 128);
         size.read(&page(128, 600));
-        assert_eq!(size.limit(), 500);
+        assert_eq!(size.limit(), 436);
         size.read(&page(100, 100_000));
-        assert_eq!(size.limit(), 5);
+        assert_eq!(size.limit(), 2);
         (0..5).for_each(|_| size.shrink());
         assert_eq!(size.limit(), 1);
         assert_eq!(size.most_bytes(), LARGEST_OBJECT);
