@@ -43,6 +43,9 @@ pub struct StorageStateStatus {
     /// How often what is stored how has changed. A migration counts for the change that it was made for.
     #[serde(default)]
     pub changes: u64,
+    /// Of the custom resource's definition at that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
 }
 
 fn unknown() -> StoredVersion {
@@ -196,6 +199,7 @@ impl StorageState {
             // Without one it was never looked at.
             heartbeat: status.last_heartbeat_time.map_or(i64::MIN / 2, Timestamp::as_second),
             changes: status.changes,
+            generation: status.observed_generation,
         })
     }
 }
@@ -207,6 +211,7 @@ impl From<&State> for StorageStateStatus {
             current_storage_version_hash: state.current.clone(),
             last_heartbeat_time: Timestamp::from_second(state.heartbeat).ok(),
             changes: state.changes,
+            observed_generation: state.generation,
         }
     }
 }

@@ -25,9 +25,17 @@ pub struct Noticed {
     pub removed: bool,
 }
 
+/// Whether there may be changes between two generations of a definition beside the one that is seen: more than one came
+/// in between, or it was deleted and made anew, and counts from the start.
+fn hides_changes(before: i64, now: i64) -> bool {
+    now > before + 1 || now < before
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Definitions {
     known: BTreeMap<Resource, Definition>,
+    /// The generation in which each was first seen.
+    began: BTreeMap<Resource, i64>,
     noticed: BTreeMap<Resource, Noticed>,
     /// Those not yet seen in the list that is being read.
     unseen: BTreeSet<Resource>,
@@ -53,10 +61,13 @@ impl Definitions {
         let noticed = self.noticed.entry(resource.clone()).or_default();
         noticed.removed = false;
         noticed.passed_by.insert(definition.hash.clone());
-        let before = self.known.insert(resource, definition.clone());
+        let before = self.known.insert(resource.clone(), definition.clone());
+        let same = before.as_ref().is_some_and(|before| before.uid == definition.uid);
+        if !same {
+            self.began.insert(resource, definition.generation);
+        }
         let Some(before) = before else { return true };
-        let same = before.uid == definition.uid;
-        let gap = definition.generation > before.generation + 1;
+        let gap = hides_changes(before.generation, definition.generation);
         if !same || gap {
             noticed.missed = true;
         }
@@ -65,6 +76,7 @@ impl Definitions {
 
     pub fn deleted(&mut self, resource: &Resource) {
         self.known.remove(resource);
+        self.began.remove(resource);
         self.unseen.remove(resource);
         let noticed = self.noticed.entry(resource.clone()).or_default();
         *noticed = Noticed { removed: true, ..Noticed::default() };
@@ -73,6 +85,16 @@ impl Definitions {
     /// As the watch last told of it; none for what is not a custom resource.
     pub fn known(&self, resource: &Resource) -> Option<&Definition> {
         self.known.get(resource)
+    }
+
+    /// Whether changes may have been made between the generation that was written down and the first one seen here: before
+    /// this watch began, while nobody watched.
+    pub fn hide_changes_since(&self, resource: &Resource, recorded: i64) -> bool {
+        let (Some(began), Some(known)) = (self.began.get(resource), self.known.get(resource)) else {
+            return false;
+        };
+        let watched = (*began..=known.generation).contains(&recorded);
+        !watched && hides_changes(recorded, *began)
     }
 
     /// What to decide by, where API servers show `shown`. None for as long as they do not show what the definition says,
@@ -163,6 +185,20 @@ mod tests {
         definitions.list_begins();
         assert!(definitions.seen(definition("u", 4, "b")));
         assert!(!definitions.noticed(&widgets()).missed);
+    }
+
+    #[test]
+    fn what_was_written_down_before_the_watch_began_tells_of_a_gap() {
+        let mut definitions = Definitions::default();
+        assert!(!definitions.hide_changes_since(&widgets(), 1));
+        definitions.seen(definition("u", 5, "a"));
+        for (recorded, hidden) in [(3, true), (4, false), (5, false), (6, true)] {
+            assert_eq!(definitions.hide_changes_since(&widgets(), recorded), hidden, "{recorded}");
+        }
+        // From here on the watch sees each of them.
+        definitions.seen(definition("u", 6, "b"));
+        definitions.seen(definition("u", 7, "a"));
+        assert!(!definitions.hide_changes_since(&widgets(), 5));
     }
 
     #[test]

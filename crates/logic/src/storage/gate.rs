@@ -146,7 +146,8 @@ mod tests {
 
     fn of(persisted: &[StoredVersion], supported: &str) -> Option<Reason> {
         let current = persisted.last().cloned().unwrap_or(StoredVersion::Unknown);
-        let state = State { persisted: persisted.to_vec(), current, heartbeat: 1000, changes: 1 };
+        let state =
+            State { persisted: persisted.to_vec(), current, heartbeat: 1000, changes: 1, generation: None };
         let supported: Vec<Supported> = serde_json::from_str(supported).unwrap();
         let states = BTreeMap::from([(cronjobs(), state)]);
         let kinds = BTreeMap::from([(cronjobs(), "CronJob".to_owned())]);
@@ -179,7 +180,13 @@ mod tests {
         let supported: Vec<Supported> = serde_json::from_str(all).unwrap();
         let none = gate(&BTreeMap::new(), &kinds, &supported, 0, 600);
         assert_eq!(none.blockers[0].reason, Reason::NoState);
-        let state = State { persisted: vec![hash("v1")], current: hash("v1"), heartbeat: 0, changes: 1 };
+        let state = State {
+            persisted: vec![hash("v1")],
+            current: hash("v1"),
+            heartbeat: 0,
+            changes: 1,
+            generation: None,
+        };
         let states = BTreeMap::from([(cronjobs(), state)]);
         let old = gate(&states, &kinds, &supported, 601, 600);
         assert_eq!(old.blockers[0].reason, Reason::Stale { seconds: 601 });

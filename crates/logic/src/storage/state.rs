@@ -88,12 +88,14 @@ pub struct State {
     /// Counts what made earlier migrations worthless. A migration counts for the change that it was made for, and a
     /// version that comes, goes and comes again is not taken for migrated by the migration of its first time.
     pub changes: u64,
+    /// Of the custom resource's definition when this was written: it tells of changes that nobody saw.
+    pub generation: Option<i64>,
 }
 
 impl State {
     /// A resource of which nothing is known but what is written now.
     pub fn unknown(current: StoredVersion, heartbeat: i64) -> Self {
-        Self { persisted: vec![StoredVersion::Unknown], current, heartbeat, changes: 1 }
+        Self { persisted: vec![StoredVersion::Unknown], current, heartbeat, changes: 1, generation: None }
     }
 
     /// Everything is stored in the current version, so far as is known.

@@ -17,6 +17,8 @@ pub struct Observed {
     pub passed_by: BTreeSet<VersionHash>,
     /// Changes may have been missed: a watch lost its history and the resource's definition changed more than once.
     pub missed: bool,
+    /// Of the definition, where it is a custom resource.
+    pub generation: Option<i64>,
     /// The StorageState with its uid; the status is absent when somebody was interrupted between making it and filling it.
     pub state: Option<(String, Option<State>)>,
     pub migrations: Vec<Migration>,
@@ -57,13 +59,13 @@ pub fn next(seen: &Observed) -> Option<Write> {
     }
     let Some((uid, status)) = &seen.state else { return Some(Write::CreateState) };
     let Some(state) = status else {
-        return Some(Write::UpdateState(State::unknown(seen.current(), seen.now)));
+        return Some(seen.record(State::unknown(seen.current(), seen.now)));
     };
     if is_stale(state.heartbeat, seen) {
         return Some(Write::DeleteState);
     }
     if let Some(changed) = change(state, seen) {
-        return Some(Write::UpdateState(changed));
+        return Some(seen.record(changed));
     }
     let counts = |migration: &&Migration| {
         migration.stamp.as_ref().is_none_or(|stamp| stamp.state == *uid && stamp.change == state.changes)
@@ -77,7 +79,7 @@ pub fn next(seen: &Observed) -> Option<Write> {
         let mut counting = seen.migrations.iter().filter(counts);
         if counting.any(|migration| migration.phase == Phase::Succeeded && wrote(migration, current)) {
             let persisted = vec![state.current.clone()];
-            return Some(Write::UpdateState(State { persisted, heartbeat: seen.now, ..state.clone() }));
+            return Some(seen.record(State { persisted, ..state.clone() }));
         }
         // One that failed stays where it can be read; whoever mends the cause starts another.
         let under_way = |migration: &Migration| migration.stamp.is_some() || !migration.phase.is_over();
@@ -86,7 +88,8 @@ pub fn next(seen: &Observed) -> Option<Write> {
             return Some(Write::CreateMigration(stamp));
         }
     }
-    (state.heartbeat < seen.now).then(|| Write::UpdateState(State { heartbeat: seen.now, ..state.clone() }))
+    let newer = seen.generation.is_some() && seen.generation != state.generation;
+    (newer || state.heartbeat < seen.now).then(|| seen.record(state.clone()))
 }
 
 fn wrote(migration: &Migration, version: &VersionHash) -> bool {
@@ -117,10 +120,15 @@ fn change(state: &State, seen: &Observed) -> Option<State> {
     let returned = passed_by().next().is_some();
     let happened =
         changed.persisted != state.persisted || current != state.current || seen.missed || returned;
-    happened.then(|| State { current, heartbeat: seen.now, changes: state.changes + 1, ..changed })
+    happened.then(|| State { current, changes: state.changes + 1, ..changed })
 }
 
 impl Observed {
+    fn record(&self, state: State) -> Write {
+        let generation = self.generation.or(state.generation);
+        Write::UpdateState(State { heartbeat: self.now, generation, ..state })
+    }
+
     fn current(&self) -> StoredVersion {
         match &self.offered {
             Offered::Agreed(hash) => StoredVersion::Known(hash.clone()),

@@ -387,7 +387,10 @@ impl World {
                 };
                 let current = current.map_or(StoredVersion::Unknown, |version| hash(version).into());
                 let heartbeat = if *old { NOW - PATIENCE - 1 } else { NOW };
-                Some(("uid".to_owned(), Some(State { persisted, current, heartbeat, changes: 1 })))
+                Some((
+                    "uid".to_owned(),
+                    Some(State { persisted, current, heartbeat, changes: 1, generation: None }),
+                ))
             }
         };
         let migrations = now.migrations.iter().enumerate().map(|(number, asked)| {
@@ -413,6 +416,7 @@ impl World {
             offered,
             passed_by: each(passed_by).collect(),
             missed,
+            generation: None,
             state,
             migrations: migrations.collect(),
             now: NOW,

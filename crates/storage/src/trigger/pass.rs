@@ -61,10 +61,15 @@ impl Trigger {
                 let state = states.remove(&resource);
                 let migrations = migrations.remove(&resource).unwrap_or_default();
                 let noticed = self.definitions.noticed(&resource);
+                let generation = self.definitions.known(&resource).map(|it| it.generation);
+                let recorded = state.as_ref().and_then(StorageState::state).and_then(|it| it.generation);
                 let observed = Observed {
                     offered,
                     passed_by: noticed.passed_by,
-                    missed: noticed.missed || self.slept_through(&resource),
+                    missed: noticed.missed
+                        || self.slept_through(&resource)
+                        || recorded.is_some_and(|it| self.definitions.hide_changes_since(&resource, it)),
+                    generation,
                     state: None,
                     migrations: vec![],
                     now,

@@ -58,6 +58,8 @@ pub struct Controller {
 
 impl Controller {
     pub async fn start(kubeconfig: &Path, settings: &Settings, options: Options) -> Self {
+        // Shown when the test fails.
+        let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_test_writer().try_init();
         let connection = Connection::connect(Some(kubeconfig)).await.unwrap();
         let metrics = Arc::new(Metrics::default());
         let stop = CancellationToken::new();
