@@ -51,8 +51,7 @@ impl Row {
     }
 
     pub fn table(rows: &[Row]) -> String {
-        let mut text =
-            "| | measured | bar | medians of five rounds |\n| --- | --- | --- | --- |\n".to_owned();
+        let mut text = "| | measured | bar | in detail |\n| --- | --- | --- | --- |\n".to_owned();
         for row in rows {
             let missed = if row.holds { "" } else { " **missed**" };
             text.push_str(&format!(

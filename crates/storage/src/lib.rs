@@ -13,6 +13,7 @@ pub mod discovery;
 mod error;
 pub mod install;
 mod lead;
+mod memory;
 pub mod metrics;
 mod migrations;
 pub mod migrator;
@@ -29,6 +30,7 @@ pub use kube::Client;
 
 /// Runs a command of this part. One thread does it all: what is waited for is the API server.
 pub fn run_to_the_end<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    memory::give_back_large_blocks();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Error::Runtime)?.block_on(command)
 }

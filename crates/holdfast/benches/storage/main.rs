@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use controller::{Controller, holdfast};
-use table::{Row, write_section};
+use table::{Row, Wanted, write_section};
 use testkit::kube::{Cluster, Options, WIDGETS_GROUP};
 
 const OBJECTS: usize = 50_000;
@@ -25,6 +25,18 @@ const WORKERS: usize = 16;
 /// What the API server takes at once while it throttles.
 const BUDGET: usize = 4;
 
+/// Rows that are measured together.
+const SMALL: [&str; 6] = [
+    "a pass of the trigger over all resources of a fresh server",
+    "its migrations, most of them empty",
+    "objects a second, 50,000 small custom objects",
+    "the same, one object after another",
+    "CPU of the controller",
+    "peak memory, small objects",
+];
+const LARGE_MEMORY: &str = "peak memory, objects of 100 kB";
+const THROTTLED: &str = "writes beyond the budget of an API server that throttles";
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -33,16 +45,23 @@ fn main() {
         .expect("a runtime");
     let directory =
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-storage-{}", std::process::id()));
+    let wanted = Wanted::from_arguments();
     let rows = runtime.block_on(async {
-        let mut rows = small(&directory.join("small")).await;
-        rows.push(large(&directory.join("large")).await);
-        rows.push(throttled(&directory.join("throttled")).await);
+        let mut rows = vec![];
+        if SMALL.iter().any(|what| wanted.has(what)) {
+            rows.extend(small(&directory.join("small")).await);
+        }
+        if wanted.has(LARGE_MEMORY) {
+            rows.push(large(&directory.join("large")).await);
+        }
+        if wanted.has(THROTTLED) {
+            rows.push(throttled(&directory.join("throttled")).await);
+        }
         rows
     });
-    std::fs::remove_dir_all(&directory).expect("the directory is removed");
-    let table = Row::table(&rows).replace("medians of five rounds", "in detail");
-    print!("{table}");
-    write_section("storage", &table);
+    let _ = std::fs::remove_dir_all(&directory);
+    print!("{}", Row::table(&rows));
+    write_section("storage", &rows, &wanted);
     if rows.iter().any(|row| !row.holds()) {
         eprintln!("a bar was missed");
         std::process::exit(1);
@@ -89,14 +108,14 @@ async fn small(directory: &Path) -> Vec<Row> {
     let all = OBJECTS * ROUNDS;
     let (our_rate, bare_rate, slow_rate) = (rate(all, ours), rate(all, bare), rate(ONE_BY_ONE, one_by_one));
     rows.push(row(
-        "objects a second, 50,000 small custom objects",
+        SMALL[2],
         format!("{:.2}", our_rate / bare_rate),
         "≥ 0.95".to_owned(),
         format!("{our_rate:.0}, bare loop with {WORKERS} workers {bare_rate:.0}"),
         our_rate / bare_rate >= 0.95,
     ));
     rows.push(row(
-        "the same, one object after another",
+        SMALL[3],
         format!("{:.2}", slow_rate / bare_rate),
         "–".to_owned(),
         format!("{slow_rate:.0} a second, get and put without a limit on the rate, as kube-storage-version-migrator does it"),
@@ -104,13 +123,13 @@ async fn small(directory: &Path) -> Vec<Row> {
     ));
     let each = cpu.as_secs_f64() * 1e3 / all as f64;
     rows.push(row(
-        "CPU of the controller",
+        SMALL[4],
         format!("{each:.3} ms an object"),
         "≤ 0.2 ms".to_owned(),
         format!("{:.1} s for {all}", cpu.as_secs_f64()),
         each <= 0.2,
     ));
-    rows.push(memory_row("peak memory, small objects", memory, format!("{OBJECTS} of them, {ROUNDS} times")));
+    rows.push(memory_row(SMALL[5], memory, format!("{OBJECTS} of them, {ROUNDS} times")));
     rows
 }
 
@@ -133,14 +152,14 @@ async fn fresh(kubeconfig: &Path) -> Vec<Row> {
     let migrations = said.lines().count();
     vec![
         row(
-            "a pass of the trigger over all resources of a fresh server",
+            SMALL[0],
             format!("{pass:.2} s"),
             "≤ 1 s".to_owned(),
             "the first: every StorageState and every migration is made in it".to_owned(),
             pass <= 1.0,
         ),
         row(
-            "its migrations, most of them empty",
+            SMALL[1],
             format!("{took:.2} s"),
             "≤ 3 s".to_owned(),
             format!("{migrations} of them, from asking for the first to the end of the last"),
@@ -162,7 +181,7 @@ async fn large(directory: &Path) -> Row {
         "{LARGE_OBJECTS} of them, {:.0} a second",
         LARGE_OBJECTS as f64 / begun.elapsed().as_secs_f64()
     );
-    memory_row("peak memory, objects of 100 kB", controller.peak_memory(), detail)
+    memory_row(LARGE_MEMORY, controller.peak_memory(), detail)
 }
 
 /// An API server that takes few writes at once, and refuses what is beyond that; from a user whom it does not favour.
@@ -184,7 +203,7 @@ async fn throttled(directory: &Path) -> Row {
     let at_once = page.value("writes_at_once").unwrap_or(0.0);
     let share = refused / (refused + THROTTLED_OBJECTS as f64);
     row(
-        "writes beyond the budget of an API server that throttles",
+        THROTTLED,
         format!("{:.2} %", share * 100.0),
         "≤ 1 %".to_owned(),
         format!(

@@ -196,6 +196,14 @@ impl Tried {
 }
 
 impl Object {
+    /// What it holds in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Listed(bytes) => bytes.len(),
+            Self::Named(_) => 0,
+        }
+    }
+
     /// What is left of it when it has to be tried again later.
     pub fn into_name(self) -> Name {
         match self {

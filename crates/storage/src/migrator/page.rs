@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// The bytes of each object, as they came: slices of the page.
+    /// The bytes of each object, as they came.
     pub objects: Vec<Bytes>,
     /// Leads to the next page; none after the last.
     pub next: Option<String>,
@@ -16,6 +16,10 @@ pub(super) struct Page {
     pub remaining: Option<u64>,
     pub bytes: usize,
 }
+
+/// Objects larger than this are copied out of their page, so that one that takes its time does not keep the others in
+/// memory; smaller ones are slices of it.
+const LARGE: usize = 8 * 1024;
 
 #[derive(Deserialize)]
 struct List<'a> {
@@ -37,8 +41,13 @@ impl Page {
     pub fn parse(bytes: &Bytes) -> serde_json::Result<Self> {
         let list: List<'_> = serde_json::from_slice(bytes)?;
         let items = list.items.unwrap_or_default();
+        let large = bytes.len() / items.len().max(1) > LARGE;
+        let cut = |item: &&RawValue| match large {
+            true => Bytes::copy_from_slice(item.get().as_bytes()),
+            false => bytes.slice_ref(item.get().as_bytes()),
+        };
         Ok(Self {
-            objects: items.iter().map(|item| bytes.slice_ref(item.get().as_bytes())).collect(),
+            objects: items.iter().map(cut).collect(),
             next: Some(list.metadata.next).filter(|token| !token.is_empty()),
             remaining: list.metadata.remaining_item_count.and_then(|count| count.try_into().ok()),
             bytes: bytes.len(),
@@ -76,8 +85,8 @@ pub(super) struct PageSize {
     limit: usize,
 }
 
-/// Half a mebibyte: several migrations hold two pages each.
-const AIM: usize = 512 * 1024;
+/// A few hundred small objects; several migrations hold two pages each.
+const AIM: usize = 256 * 1024;
 /// A page that turns out larger is not read to its end, unless it is a single object.
 const TOO_LARGE: usize = 2 * 1024 * 1024;
 /// Nothing that can be stored is larger.
@@ -155,9 +164,9 @@ mod tests {
         size.read(&page(16, 600));
         assert_eq!(size.limit(), 128);
         size.read(&page(128, 600));
-        assert_eq!(size.limit(), 500);
+        assert_eq!(size.limit(), 436);
         size.read(&page(100, 100_000));
-        assert_eq!(size.limit(), 5);
+        assert_eq!(size.limit(), 2);
         (0..5).for_each(|_| size.shrink());
         assert_eq!(size.limit(), 1);
         assert_eq!(size.most_bytes(), LARGEST_OBJECT);

@@ -96,6 +96,8 @@ pub(super) struct Pass {
     no_write: Option<Trouble>,
     /// When an object was last written.
     written: Instant,
+    /// Of the objects that are being written.
+    bytes: usize,
 }
 
 /// Short migrations come and go without a word in between.
@@ -105,6 +107,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// Objects that wait for another try, before no more are read.
 const MOST_LATER: usize = 1000;
+/// Of objects that are being written: on its way each is in memory more than once.
+const MOST_BYTES: usize = 640 * 1024;
 /// So often a single object may end without an answer, while others are answered.
 const MOST_SILENCES: u32 = 3;
 
@@ -135,6 +139,7 @@ impl Pass {
             no_list: None,
             no_write: None,
             written: Instant::now(),
+            bytes: 0,
         }
     }
 
@@ -222,8 +227,9 @@ impl Pass {
             Some(_) => 1,
             None => self.course.objects.requests.throttle.ceiling(),
         };
-        while self.writing.len() < at_once {
+        while self.writing.len() < at_once && (self.bytes < MOST_BYTES || self.writing.is_empty()) {
             let Some(task) = self.queue.pop_front() else { return };
+            self.bytes += task.object.bytes();
             let objects = self.course.objects.clone();
             let stop = self.course.stop.clone();
             self.writing.push(

@@ -1,6 +1,6 @@
 //! A server as a child: it ends when we do, however that is, and its last words are kept.
 //!
-//! The only module with `unsafe`: what the child does between fork and exec.
+//! One of two modules with `unsafe`: what the child does between fork and exec.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;

@@ -12,6 +12,7 @@ use crate::migrator::trouble::{Kind, Trouble};
 
 impl Pass {
     pub(super) fn tried(&mut self, mut task: Task, tried: Tried) -> Option<End> {
+        self.bytes = self.bytes.saturating_sub(task.object.bytes());
         match tried {
             Tried::Done => {
                 self.no_write = None;
