@@ -156,11 +156,18 @@ pub async fn migrations_of(client: &Client, resource: &str) -> Vec<Value> {
     all.into_iter().filter(right).collect()
 }
 
-/// Waits until a resource has one migration alone, which is not one of `but`.
+/// Waits until a resource has one migration alone, which counts for its state as it is, and is not one of `but`.
 pub async fn until_migration(client: &Client, resource: &str, but: &[String]) -> Value {
     for _ in 0..600 {
+        let (_, state) = client.get(&state_path(resource)).await;
         let all = migrations_of(client, resource).await;
+        let counts = |it: &Value| {
+            let stamp = &it["metadata"]["annotations"];
+            stamp["storage.holdfast/state-uid"] == state["metadata"]["uid"]
+                && stamp["storage.holdfast/change"] == state["status"]["changes"].to_string()
+        };
         if let [one] = &all[..]
+            && counts(one)
             && !but.contains(&uid(one))
         {
             return one.clone();
