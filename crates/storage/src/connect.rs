@@ -1,15 +1,21 @@
 //! The way to a cluster: from a kubeconfig, the environment, or the pod's own account.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Uri, header};
-use kube::client::{Body, ClientBuilder};
+use http_body::{Frame, SizeHint};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tower::BoxError;
-use tower::filter::FilterLayer;
+use tower::{BoxError, ServiceBuilder};
 
 use crate::error::Error;
 use crate::lead::Fence;
@@ -49,12 +55,12 @@ impl Cluster {
         let mut config = self.config.clone();
         config.read_timeout = Some(ANSWER);
         config.reset_reader_on_write = true;
-        build(config, self.fence.clone())
+        build(&config, self.fence.clone())
     }
 
     /// For watches, which may be silent for long.
     pub fn watching(&self) -> Result<Client, Error> {
-        build(self.config.clone(), self.fence.clone())
+        build(&self.config, self.fence.clone())
     }
 
     /// The same, but nothing is written any more once `fence` is closed, whatever is under way.
@@ -81,13 +87,64 @@ async fn read(path: &Path) -> Result<Config, Error> {
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(bad)
 }
 
-fn build(config: Config, fence: Option<Arc<Fence>>) -> Result<Client, Error> {
-    let builder = ClientBuilder::try_from(config).map_err(|error| Error::NoCluster(Box::new(error)))?;
-    let check = move |request: Request<Body>| match &fence {
-        Some(fence) if !request.method().is_safe() && !fence.is_open() => {
-            Err(BoxError::from("somebody else may lead by now: nothing is written"))
-        }
-        _ => Ok(request),
+/// Put together here, and not by the library, so that the fence is the last thing before the connection; and because what
+/// a server answers is for whoever asked to log.
+fn build(config: &Config, fence: Option<Arc<Fence>>) -> Result<Client, Error> {
+    let bad = |error| Error::NoCluster(Box::new(error));
+    if config.proxy_url.is_some() {
+        return Err(Error::NoCluster("the kubeconfig asks for a proxy, which is not supported".into()));
+    }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let mut connector =
+        TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp).map_err(bad)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let http = hyper_util::client::legacy::Builder::new(TokioExecutor::new()).build(connector);
+    let guard = move |request: Request<Body>| {
+        let fence = fence.clone().filter(|_| !request.method().is_safe());
+        request.map(|body| Guarded { body, fence })
     };
-    Ok(builder.with_layer(&FilterLayer::new(check)).build())
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(bad)?)
+        .layer(config.extra_headers_layer().map_err(bad)?)
+        .map_request(guard)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// The body of a request. One that writes may have waited for its connection, and the process may have stood still
+/// meanwhile: so the fence is looked at when the body is sent. Without its body, a write is none.
+struct Guarded {
+    body: Body,
+    /// None for what only reads.
+    fence: Option<Arc<Fence>>,
+}
+
+impl http_body::Body for Guarded {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(Err(closed)) = self.fence.as_ref().map(|fence| fence.check()) {
+            return Poll::Ready(Some(Err(closed.into())));
+        }
+        Pin::new(&mut self.body).poll_frame(context).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -216,7 +216,7 @@ fn triggering(
     let definitions: Api<CustomResourceDefinition> = Api::all(watching);
     let servers = settings.api_servers.clone();
     let trigger = Trigger::new(cluster, servers, timing, notices.clone(), standings, metrics)?;
-    let of_definition = |told| Some(Notice::Definition(told));
+    let of_definition = |told| Some(Notice::Definition(Box::new(told)));
     Ok(async move {
         tokio::select! {
             () = follow(states, "StorageStates", PAGE, notices.clone(), of_state) => {}

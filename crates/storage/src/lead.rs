@@ -27,9 +27,14 @@ pub struct Fence {
     open_until: AtomicU64,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("somebody else may lead by now: nothing is written")]
+pub struct Closed;
+
 impl Fence {
-    pub fn is_open(&self) -> bool {
-        millis(clock::since_boot()) < self.open_until.load(Ordering::Acquire)
+    pub fn check(&self) -> Result<(), Closed> {
+        let open = millis(clock::since_boot()) < self.open_until.load(Ordering::Acquire);
+        if open { Ok(()) } else { Err(Closed) }
     }
 
     fn open(&self, until: Duration) {

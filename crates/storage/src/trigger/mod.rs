@@ -32,17 +32,30 @@ const LOOK: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the first look waits to hear of the definitions.
 const HEARSAY: Duration = Duration::from_secs(3);
-/// While API servers disagree, everything is looked at this often, to go on soon after they agree.
-const DISPUTE: Duration = Duration::from_secs(30);
+/// While API servers disagree or a group can't be read, everything is looked at this often, to go on soon afterwards.
+const UNCLEAR: Duration = Duration::from_secs(30);
+/// What an API server was told, or it comes back with, may show in its discovery only a while later: after this long it
+/// is looked at once more.
+const ECHO: Duration = Duration::from_secs(5);
 
 /// What makes the trigger look again.
 #[derive(Debug)]
 pub enum Notice {
     /// A migration ended or was deleted, or a StorageState was deleted.
     Resource(Resource),
-    Definition(Told<CustomResourceDefinition>),
+    Definition(Box<Told<CustomResourceDefinition>>),
     /// An API server was away, or another one serves a group now.
     Everything,
+}
+
+/// What is to be looked at after something was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Urge {
+    /// What waits, and nothing more.
+    Single,
+    Everything,
+    /// Everything, and after a while again.
+    Twice,
 }
 
 /// Where the resources stand, after the first look at all of them.
@@ -110,12 +123,15 @@ impl Trigger {
         // Definitions are heard of first, so that their changes are told from what they were in the beginning.
         let mut next_full = Instant::now() + HEARSAY;
         let mut last_full: Option<Instant> = None;
+        let mut echo = false;
         loop {
             let due = self.waiting.values().map(|it| it.due).chain([next_full]).min().unwrap_or(next_full);
             tokio::select! {
                 biased;
                 Some(notice) = inbox.recv() => {
-                    if self.take(notice) {
+                    let urge = self.take(notice);
+                    echo |= urge == Urge::Twice;
+                    if urge != Urge::Single {
                         let soonest = last_full.map_or_else(Instant::now, |last| last + PAUSE);
                         next_full = next_full.min(soonest);
                     }
@@ -132,18 +148,21 @@ impl Trigger {
             }
             if full {
                 last_full = Some(Instant::now());
-                next_full = now + passed.map_or(PAUSE, |disputed| self.next_in(disputed));
+                next_full =
+                    now + passed.map_or(PAUSE, |unclear| self.next_in(unclear, std::mem::take(&mut echo)));
             } else if passed.is_err() {
                 self.waiting.values_mut().for_each(|it| it.due = it.due.max(now + PAUSE));
             }
         }
     }
 
-    fn next_in(&self, disputed: usize) -> Duration {
-        match disputed {
-            0 => self.timing.period,
-            _ => self.timing.period.min(DISPUTE),
-        }
+    fn next_in(&self, unclear: usize, echo: bool) -> Duration {
+        let soon = match (unclear, echo) {
+            (_, true) => ECHO,
+            (0, false) => self.timing.period,
+            (_, false) => UNCLEAR,
+        };
+        soon.min(self.timing.period)
     }
 
     fn due(&self, now: Instant) -> Vec<Resource> {
@@ -151,17 +170,19 @@ impl Trigger {
         due.map(|(resource, _)| resource.clone()).collect()
     }
 
-    /// Notes what was told. True if everything is to be looked at.
-    fn take(&mut self, notice: Notice) -> bool {
+    fn take(&mut self, notice: Notice) -> Urge {
         match notice {
             Notice::Resource(resource) => self.look_soon(resource),
-            Notice::Everything | Notice::Definition(Told::Broken) => return true,
-            Notice::Definition(Told::Event(event)) => return self.take_definition(event),
+            Notice::Everything => return Urge::Twice,
+            Notice::Definition(told) => match *told {
+                Told::Broken => return Urge::Twice,
+                Told::Event(event) => return self.take_definition(event),
+            },
         }
-        false
+        Urge::Single
     }
 
-    fn take_definition(&mut self, event: Event<CustomResourceDefinition>) -> bool {
+    fn take_definition(&mut self, event: Event<CustomResourceDefinition>) -> Urge {
         match event {
             Event::Init => self.definitions.list_begins(),
             Event::Apply(crd) | Event::InitApply(crd) => {
@@ -178,10 +199,10 @@ impl Trigger {
             Event::InitDone => {
                 let gone = self.definitions.list_ends();
                 gone.into_iter().for_each(|resource| self.look_soon(resource));
-                return true;
+                return Urge::Everything;
             }
         }
-        false
+        Urge::Single
     }
 
     fn look_soon(&mut self, resource: Resource) {

@@ -24,7 +24,7 @@ pub enum Scope {
 }
 
 impl Trigger {
-    /// Looks, and carries out what follows. Returns how many resources API servers disagree on.
+    /// Looks, and carries out what follows. Returns how many resources API servers disagree on, and groups they can't show.
     pub async fn pass(&mut self, scope: Scope) -> Result<usize, Error> {
         let (began, now) = (Instant::now(), clock::wall());
         let full = matches!(scope, Scope::All);
@@ -96,7 +96,7 @@ impl Trigger {
         if full {
             self.finish(&view, began, disputed);
         }
-        trouble.map_or(Ok(disputed), Err)
+        trouble.map_or(Ok(disputed + view.dark.len()), Err)
     }
 
     fn to_look_at(&self, scope: Scope, view: &View) -> BTreeSet<Resource> {

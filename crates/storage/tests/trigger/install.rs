@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use testkit::kube::{Client, Cluster, Options};
+use testkit::kube::{Client, Cluster, Options, stored_version};
 
 use crate::support::*;
 
@@ -120,4 +120,25 @@ async fn the_rights_of_the_manifests_are_enough_for_all_of_it() {
     assert!(get_plain(settings.admin.unwrap(), "/readyz").await.starts_with("HTTP/1.1 200"));
     assert!(get_plain(settings.admin.unwrap(), "/nothing").await.starts_with("HTTP/1.1 404"));
     controller.stop().await;
+}
+
+#[tokio::test]
+async fn settling_ends_when_everything_is_migrated_and_what_is_settled_stays_so() {
+    let cluster = cluster().await;
+    cluster.install_widgets("v1", &["v1", "v2"], None).await;
+    cluster.create_widgets("v1", 20, 10).await;
+    let first = settle(&cluster.kubeconfig("admin")).await;
+    assert_eq!((&first.failed, &first.disputed, &first.unfinished), (&vec![], &vec![], &vec![]));
+    let states: BTreeSet<String> = cluster.list(STATES).await.iter().map(name).collect();
+    assert_eq!(first.settled.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), states);
+    let migrations: BTreeSet<String> = cluster.list(MIGRATIONS).await.iter().map(uid).collect();
+
+    assert_eq!(settle(&cluster.kubeconfig("admin")).await, first);
+    assert_eq!(cluster.list(MIGRATIONS).await.iter().map(uid).collect::<BTreeSet<_>>(), migrations);
+    cluster.flip_storage("v2").await;
+    assert_eq!(settle(&cluster.kubeconfig("admin")).await, first);
+    until_state(&cluster, WIDGETS, &[&widget_hash("v2")], &widget_hash("v2")).await;
+    let stored = cluster.etcd.get_raw("/registry/stable.example.com/widgets/").await;
+    assert_eq!(stored.len(), 20);
+    assert!(stored.iter().all(|(_, bytes)| stored_version(bytes) == "stable.example.com/v2"));
 }

@@ -1,5 +1,8 @@
 //! The trigger and the controller on a real API server.
 
+// Whatever is not as expected ends the test.
+#![allow(clippy::unwrap_used)]
+
 mod aggregated;
 mod custom;
 mod install;

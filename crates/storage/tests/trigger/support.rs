@@ -194,3 +194,10 @@ pub async fn get_plain(address: std::net::SocketAddr, path: &str) -> String {
     stream.read_to_string(&mut answer).await.unwrap();
     answer
 }
+
+/// Until there is nothing left to do.
+pub async fn settle(kubeconfig: &Path) -> controller::Settled {
+    let connection = Connection::connect(Some(kubeconfig)).await.unwrap();
+    let (within, stop) = (Duration::from_secs(600), CancellationToken::new());
+    controller::settle(&connection, &settings(600), within, Arc::default(), stop).await.unwrap()
+}
