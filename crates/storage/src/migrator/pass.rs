@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Ended;
-use super::objects::{NotListed, Object, Objects, Tried};
+use super::objects::{NotListed, Objects, Tried};
 use super::page::{Page, PageSize};
 use super::record::{Lost, Record};
 use super::report::Report;
@@ -24,6 +24,9 @@ use super::tally::{Counts, Tally};
 use super::trouble::Trouble;
 
 mod outcome;
+mod task;
+
+use task::{Later, Task};
 
 /// What a pass needs to know.
 pub(super) struct Course {
@@ -55,24 +58,6 @@ enum End {
     Failed { reason: &'static str, why: String },
 }
 
-struct Task {
-    page: u64,
-    object: Object,
-    /// When it was first tried and failed.
-    failing: Option<Instant>,
-    failures: u32,
-    /// Failures that are held against it.
-    tries: u32,
-    /// How often there was no answer, and since when.
-    silences: Option<(Instant, u32)>,
-}
-
-/// A task that waits for its next try.
-struct Later {
-    due: Instant,
-    task: Task,
-}
-
 pub(super) struct Pass {
     course: Course,
     report: Report,
@@ -89,7 +74,7 @@ pub(super) struct Pass {
     writing: FuturesUnordered<BoxFuture<'static, (Task, Tried)>>,
     listing: Option<BoxFuture<'static, Result<Page, NotListed>>>,
     recording: Option<BoxFuture<'static, (Record, Result<(), Lost>)>>,
-    recorded: Instant,
+    record_due: Instant,
     /// What was recorded last, to say nothing twice.
     told: (u64, Option<String>),
     no_list: Option<Trouble>,
@@ -117,8 +102,6 @@ impl Pass {
         let mut report = Report::new(record.status());
         let tally = Tally::resume(token.clone(), counts);
         report.begin(tally.migrated + tally.failed);
-        // The first record comes after FIRST_RECORD.
-        let recorded = Instant::now() - RECORD_EVERY + FIRST_RECORD;
         Self {
             course,
             report,
@@ -134,7 +117,7 @@ impl Pass {
             writing: FuturesUnordered::new(),
             listing: None,
             recording: None,
-            recorded,
+            record_due: Instant::now() + FIRST_RECORD,
             told: (0, None),
             no_list: None,
             no_write: None,
@@ -204,11 +187,10 @@ impl Pass {
     /// When there may be something to do, if nothing happens before.
     fn wake(&self) -> Instant {
         let now = Instant::now();
-        let record = self.recorded + RECORD_EVERY;
         let due = self.later.peek().map(|Reverse(later)| later.due);
         let troubles = [&self.no_list, &self.no_write].into_iter().flatten().map(|trouble| trouble.until);
         let begin = (!self.queue.is_empty()).then_some(self.course.not_before);
-        let times = troubles.chain(due).chain(begin).chain([record]).filter(|time| *time > now);
+        let times = troubles.chain(due).chain(begin).chain([self.record_due]).filter(|time| *time > now);
         times.min().unwrap_or(now + RECORD_EVERY)
     }
 
@@ -259,14 +241,13 @@ impl Pass {
     }
 
     fn begin_record(&mut self) {
-        let due = self.recorded.elapsed() >= RECORD_EVERY && self.record.is_some();
-        if !due || self.is_through() {
+        if Instant::now() < self.record_due || self.record.is_none() || self.is_through() {
             return;
         }
+        self.record_due = Instant::now() + RECORD_EVERY;
         let trouble = self.no_write.as_ref().or(self.no_list.as_ref()).map(ToString::to_string);
         let now = (self.tally.migrated + self.tally.failed, trouble);
         if now == self.told && self.record.as_ref().is_some_and(|record| record.status().is_some()) {
-            self.recorded = Instant::now();
             return;
         }
         let Some(mut record) = self.record.take() else { return };
@@ -275,7 +256,6 @@ impl Pass {
         self.objects_remain(remaining);
         let status = self.report.running(record.status(), &self.tally, remaining, now.1.clone());
         self.told = now;
-        self.recorded = Instant::now();
         self.recording = Some(
             async move {
                 let written = record.write(&status).await;
@@ -289,27 +269,6 @@ impl Pass {
         self.course.objects.requests.metrics.remaining(&self.course.resource, remaining);
     }
 }
-
-/// Of the earliest due first.
-impl Ord for Later {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.due.cmp(&other.due)
-    }
-}
-
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Later {
-    fn eq(&self, other: &Self) -> bool {
-        self.due == other.due
-    }
-}
-
-impl Eq for Later {}
 
 /// Waits for what is under way; forever, if nothing is.
 async fn under_way<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {

@@ -153,14 +153,6 @@ impl Pass {
         self.read_all = page.next.is_none();
         let number = self.tally.open(page.objects.len(), page.next.clone());
         self.token = page.next;
-        let tasks = page.objects.into_iter();
-        self.queue.extend(tasks.map(|bytes| Task {
-            page: number,
-            object: Object::Listed(bytes),
-            failing: None,
-            failures: 0,
-            tries: 0,
-            silences: None,
-        }));
+        self.queue.extend(page.objects.into_iter().map(|bytes| Task::new(number, bytes)));
     }
 }
