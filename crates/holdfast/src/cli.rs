@@ -112,6 +112,7 @@ impl Cli {
 fn run_config(command: &ConfigCommand, global: &Global) -> Result<Exit> {
     let loaded = config::load(global.config.as_deref())?;
     loaded.config.guard.validate()?;
+    loaded.config.storage.validate().map_err(|error| Failure::usage(error, ""))?;
     match command {
         ConfigCommand::Check => {
             let files: Vec<String> = loaded.files.iter().map(|file| file.display().to_string()).collect();

@@ -68,12 +68,12 @@ impl Console {
     }
 
     /// How far something is: for a person who watches, and for a program.
-    pub fn report(&self, text: &str, event: impl FnOnce() -> Value) {
+    pub fn report(&self, text: &str, force: bool, event: impl FnOnce() -> Value) {
         if let Some(bar) = &self.bar {
             bar.set_message(text.to_owned());
             bar.tick();
         }
-        self.write(false, event);
+        self.write(force, event);
     }
 
     fn tell_program(&self, event: &str, force: bool) {

@@ -11,8 +11,10 @@ pub enum Error {
     NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("can't read {}", path.display())]
     Kubeconfig { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("the API server did not do what it was asked: {what}")]
+    #[error("the API server can't be asked: {what}")]
     Request { what: String, source: Box<kube::Error> },
+    #[error("the API server did not do what it was asked: {what}: {message}")]
+    Answer { what: String, code: u16, message: String },
     #[error("the custom resources of migration.k8s.io are not installed")]
     NotInstalled,
     #[error("the API server at {0} is not ready")]
@@ -40,18 +42,22 @@ pub struct LastWords(pub Vec<String>);
 impl Error {
     pub fn request(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
-        move |source| Self::Request { what, source: Box::new(source) }
+        move |source| match source {
+            kube::Error::Api(status) => {
+                Self::Answer { what, code: status.code, message: status.message.clone() }
+            }
+            source => Self::Request { what, source: Box::new(source) },
+        }
     }
 
     pub fn exit(&self) -> Exit {
         match self {
             Self::NoCluster(_) | Self::Kubeconfig { .. } | Self::Listen { .. } => Exit::Usage,
             Self::NotInstalled | Self::NoSuchResource(_) => Exit::NotFound,
-            Self::Request { source, .. } => match &**source {
-                kube::Error::Api(status) if matches!(status.code, 401 | 403) => Exit::Refused,
-                kube::Error::Api(status) if status.code == 404 => Exit::NotFound,
-                _ => Exit::TryAgain,
-            },
+            Self::Answer { code: 404, .. } => Exit::NotFound,
+            // What is too much now, or does not work now, may later.
+            Self::Answer { code: 408 | 429 | 500.., .. } | Self::Request { .. } => Exit::TryAgain,
+            Self::Answer { .. } => Exit::Refused,
             Self::Server { .. } => Exit::TryAgain,
             Self::NotReady(_) => Exit::TryAgain,
             Self::Runtime(_) => Exit::Unexpected,
@@ -62,18 +68,18 @@ impl Error {
         match self {
             Self::NoCluster(_) => "give --kubeconfig FILE, or set KUBECONFIG".to_owned(),
             Self::Kubeconfig { .. } => "check the path; `kubectl --kubeconfig FILE version` tries the same".to_owned(),
-            Self::Request { source, .. } => match &**source {
-                kube::Error::Api(status) if status.code == 401 => {
-                    "the credentials in the kubeconfig are not accepted: renew them".to_owned()
-                }
-                kube::Error::Api(status) if status.code == 403 => {
-                    "the account lacks rights: `holdfast storage install --dry-run` shows the role that it needs".to_owned()
-                }
-                kube::Error::Api(status) if status.code == 404 => {
-                    "see with `kubectl api-resources` that it is served".to_owned()
-                }
-                _ => "see that the API server can be reached from here, and try again".to_owned(),
-            },
+            Self::Answer { code: 401, .. } => {
+                "the credentials in the kubeconfig are not accepted: renew them".to_owned()
+            }
+            Self::Answer { code: 403, .. } => {
+                "the account lacks the right that the message names; what the controller needs is in `holdfast storage \
+                 install --dry-run`"
+                    .to_owned()
+            }
+            Self::Answer { code: 404, .. } => "see with `kubectl api-resources` that it is served".to_owned(),
+            Self::Answer { code: 408 | 429 | 500.., .. } => "try again when it is better".to_owned(),
+            Self::Answer { .. } => "the message says what is wrong with it".to_owned(),
+            Self::Request { .. } => "see that the API server can be reached from here, and try again".to_owned(),
             Self::NotInstalled => "run `holdfast storage install`".to_owned(),
             Self::NotReady(_) => "wait until it is: `kubectl get --raw /readyz?verbose` says what it waits for".to_owned(),
             Self::NoSuchResource(_) => {
@@ -81,7 +87,7 @@ impl Error {
                  listed and updated"
                     .to_owned()
             }
-            Self::Server { .. } => "its last words say why; see that nothing else uses its data or its port, and try again".to_owned(),
+            Self::Server { .. } => "see that nothing else uses its data or its port, and what its log says; then try again".to_owned(),
             Self::Runtime(_) => "see whether the machine is out of memory or threads".to_owned(),
             Self::Listen { .. } => "give another address with --admin".to_owned(),
         }

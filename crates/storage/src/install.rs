@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
 use kube::{Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 
@@ -52,10 +52,11 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
         let what = format!("apply {} {name}", types.kind);
         let api = api_of(client, object, &types);
         let parameters = PatchParams::apply(MANAGER).force();
-        let mut applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
+        let ruled = with_rules(object);
+        let mut applied =
+            api.patch(&name, &parameters, &Patch::Apply(ruled.as_ref().unwrap_or(object))).await;
         if matches!(&applied, Err(kube::Error::Api(status)) if status.message.contains(UNKNOWN_FIELD)) {
-            let plain = without_rules(object);
-            applied = api.patch(&name, &parameters, &Patch::Apply(&plain)).await;
+            applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
         }
         applied.map_err(Error::request(what.clone()))?;
         if types.kind == "CustomResourceDefinition" {
@@ -65,17 +66,20 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
     Ok(())
 }
 
-/// API servers before 1.23 do not know rules in schemas, and apply nothing that they do not know.
-fn without_rules(object: &DynamicObject) -> DynamicObject {
-    let mut plain = object.clone();
-    for version in
-        plain.data.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten()
-    {
-        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema").and_then(Value::as_object_mut) {
-            schema.remove("x-kubernetes-validations");
-        }
+/// The name of a StorageState is its resource's: API servers that know rules in schemas enforce it. Older ones refuse what
+/// they do not know, as kubectl does on its own, so that the manifests go without.
+fn with_rules(object: &DynamicObject) -> Option<DynamicObject> {
+    if object.metadata.name.as_deref() != Some("storagestates.migration.k8s.io") {
+        return None;
     }
-    plain
+    let mut ruled = object.clone();
+    let schema = ruled.data.pointer_mut("/spec/versions/0/schema/openAPIV3Schema")?;
+    schema["x-kubernetes-validations"] = json!([{
+        "rule": "self.metadata.name == self.spec.resource.resource + (has(self.spec.resource.group) \
+                 && self.spec.resource.group != '' ? '.' + self.spec.resource.group : '')",
+        "message": "the name must be <resource>.<group>, or <resource> for the core group",
+    }]);
+    Some(ruled)
 }
 
 fn api_of(client: &Client, object: &DynamicObject, types: &TypeMeta) -> Api<DynamicObject> {

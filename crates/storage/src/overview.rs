@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::api::{Api, ListParams};
 use kube::{Client, Resource as _};
-use logic::storage::{Gate, Resource, State, Supported, gate};
+use logic::storage::{Gate, Resource, ServedHere, State, Supported, gate};
 
 use crate::api::{StorageState, StorageVersionMigration};
 use crate::discovery::{Discovered, discover};
@@ -59,8 +59,9 @@ impl Overview {
             .iter()
             .filter_map(|(resource, state)| Some((resource.clone(), state.state()?)))
             .collect();
-        let served = self.discovered.served.iter();
-        let kinds = served.map(|(resource, served)| (resource.clone(), served.kind.clone())).collect();
-        gate(&states, &kinds, supported, now, patience)
+        let served = self.discovered.served.iter().map(|(resource, served)| {
+            (resource.clone(), ServedHere { kind: served.kind.clone(), hash: served.hash.clone() })
+        });
+        gate(&states, &served.collect(), supported, now, patience)
     }
 }

@@ -58,6 +58,30 @@ fn a_day() -> Period {
     Period::seconds(86_400)
 }
 
+impl Settings {
+    /// What a type can't say. The error names the key.
+    pub fn validate(&self) -> Result<(), String> {
+        let positive = [
+            ("period", !self.period.is_zero()),
+            ("lease", !self.lease.is_zero()),
+            ("writes-at-once", self.writes_at_once > 0),
+            ("migrations-at-once", self.migrations_at_once > 0),
+            ("tries", self.tries > 0),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, holds)| !holds) {
+            return Err(format!("storage.{key} must be more than nothing"));
+        }
+        for url in &self.api_servers {
+            let absolute =
+                url.parse::<http::Uri>().is_ok_and(|it| it.scheme().is_some() && it.host().is_some());
+            if !absolute {
+                return Err(format!("storage.api-servers: {url:?} is not a URL, like https://10.0.0.1:6443"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -73,5 +97,19 @@ impl Default for Settings {
             admin: None,
             offline: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_work_is_refused_before_anything_starts() {
+        assert_eq!(Settings::default().validate(), Ok(()));
+        let never = Settings { period: Period::seconds(0), ..Settings::default() };
+        assert!(never.validate().unwrap_err().contains("storage.period"));
+        let nowhere = Settings { api_servers: vec!["notaurl".into()], ..Settings::default() };
+        assert!(nowhere.validate().unwrap_err().contains("notaurl"));
     }
 }

@@ -26,9 +26,11 @@ use crate::cli::Global;
 use crate::config;
 use crate::failure::{Failure, Result};
 use crate::log::{self, LogFormat};
-use crate::output;
+use crate::output::{self, Format};
 use crate::witness::Console;
 
+/// For the lease to be given back at the end.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 /// No list of supported versions is longer.
 const LIST_LIMIT: u64 = 16 << 20;
 
@@ -61,7 +63,7 @@ enum Verb {
     /// Install the custom resources, an account with the least rights that work, and the controller
     Install {
         /// Run the controller in the cluster, from this image; otherwise it is left to you
-        #[arg(long, value_name = "REF")]
+        #[arg(long, value_name = "REF", value_parser = clap::builder::NonEmptyStringValueParser::new())]
         image: Option<String>,
         /// Print the manifests instead
         #[arg(long)]
@@ -114,6 +116,7 @@ impl StorageCommand {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let mut settings = config::load(global.config.as_deref())?.config.storage;
         settings.kubeconfig = self.kubeconfig.clone().or(settings.kubeconfig);
+        settings.validate().map_err(|error| Failure::usage(error, ""))?;
         match &self.verb {
             Verb::Controller(command) => command.run(settings),
             Verb::Migrate(command) if command.offline => Migrate::offline(&settings, global),
@@ -133,6 +136,7 @@ impl Controller {
         settings.period = self.period.unwrap_or(settings.period);
         settings.admin = self.admin.or(settings.admin);
         settings.writes_at_once = self.writes_at_once.unwrap_or(settings.writes_at_once);
+        settings.validate().map_err(|error| Failure::usage(error, ""))?;
         log::start(self.log_format);
         let options = Options { trigger: !self.no_trigger, migrator: true, lead: true };
         run_to_the_end(async {
@@ -158,16 +162,21 @@ impl Migrate {
         };
         let console = Console::new(global.quiet, global.progress_fd);
         let (migrations, exit) = run_to_the_end(async {
+            let stop = until_terminated();
             let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
             let client = cluster.client()?;
-            let asked = ask(&client, &which).await?;
+            let asked = tokio::select! {
+                asked = ask(&client, &which) => asked?,
+                () = stop.cancelled() => return Ok((vec![], Exit::Interrupted)),
+            };
             if self.no_wait {
                 return Ok((asked, Exit::Done));
             }
             // Where a controller leads, it does the work and this one stands by; where none does, this one does it.
-            let stop = CancellationToken::new();
+            let over = stop.child_token();
             let options = Options { trigger: false, migrator: true, lead: true };
-            let working = controller::run(&cluster, settings, options, Arc::default(), stop.clone());
+            let mut working =
+                std::pin::pin!(controller::run(&cluster, settings, options, Arc::default(), over.clone()));
             let mut latest = asked.clone();
             let mut said = Said::default();
             let followed = follow(&client, &asked, |now| {
@@ -176,20 +185,14 @@ impl Migrate {
             });
             let patience = self.timeout.map_or(Duration::MAX, Period::get);
             let exit = tokio::select! {
-                ended = followed => {
-                    let ended = ended?;
-                    // A deleted one is missing.
-                    match () {
-                        () if ended.iter().any(|it| it.phase() == Phase::Failed) => Exit::MigrationFailed,
-                        () if ended.len() < asked.len() => Exit::Interrupted,
-                        () => Exit::Done,
-                    }
-                }
-                ended = working => { ended?; Exit::Interrupted }
+                ended = followed => outcome(&ended?, asked.len()),
                 () = tokio::time::sleep(patience) => Exit::TimedOut,
-                () = terminated() => Exit::Interrupted,
+                // It ends by itself only when it is told to, or can't begin.
+                ended = &mut working => { ended?; return Ok((latest, Exit::Interrupted)) }
             };
-            stop.cancel();
+            // The lease is given back, so that nobody has to wait for it.
+            over.cancel();
+            let _ = tokio::time::timeout(GIVE_BACK_WITHIN, working).await;
             Ok((latest, exit))
         })?;
         output::show(&MigrationList::of(&migrations), global.output)?;
@@ -216,6 +219,15 @@ impl Migrate {
     }
 }
 
+fn outcome(ended: &[StorageVersionMigration], asked: usize) -> Exit {
+    match () {
+        () if ended.iter().any(|it| it.phase() == Phase::Failed) => Exit::MigrationFailed,
+        // A deleted one is missing.
+        () if ended.len() < asked => Exit::Interrupted,
+        () => Exit::Done,
+    }
+}
+
 /// Cancelled by SIGTERM and SIGINT.
 fn until_terminated() -> CancellationToken {
     let stop = CancellationToken::new();
@@ -236,11 +248,13 @@ impl Said {
         for migration in migrations {
             let (name, phase) = (migration.metadata.name.clone().unwrap_or_default(), migration.phase());
             let line = views::line(migration);
-            if self.0.insert(name, phase) != Some(phase) && phase != Phase::Pending {
+            let news = self.0.insert(name, phase) != Some(phase) && phase != Phase::Pending;
+            if news {
                 console.say(&line);
             }
-            if phase == Phase::Running {
-                console.report(&line, || serde_json::json!({ "type": "progress", "migration": migration }));
+            if news || phase == Phase::Running {
+                let event = || serde_json::json!({ "type": "progress", "migration": migration });
+                console.report(&line, news, event);
             }
         }
     }
@@ -294,6 +308,11 @@ fn install(settings: &Settings, image: Option<&str>, dry_run: bool, global: &Glo
     let mut objects = install::custom_resources();
     objects.extend(install::rights());
     objects.extend(image.map(install::deployment).unwrap_or_default());
+    if dry_run && global.output == Format::Json {
+        let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+        output::print(&format!("{list:#}\n"));
+        return Ok(Exit::Done);
+    }
     if dry_run {
         for object in &objects {
             let value = serde_json::to_value(object).unwrap_or_default();

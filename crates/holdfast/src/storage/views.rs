@@ -57,11 +57,14 @@ impl StateList {
             let age =
                 state.as_ref().map(|state| now.saturating_sub(state.heartbeat)).filter(|age| *age < now);
             let old = state.is_some() && age.is_none_or(|age| age.abs() > patience);
+            // What the API server writes now may be news to whoever keeps the record.
+            let now = seen.discovered.served.get(resource).map(|served| served.hash.clone().into());
+            let changed = now.is_some() && now != state.as_ref().map(|state| state.current.clone());
             StateLine {
                 resource: resource.to_string(),
                 served: seen.discovered.served.contains_key(resource),
                 current: state.as_ref().map(|state| state.current.clone()),
-                settled: state.as_ref().is_some_and(logic::storage::State::is_settled) && !old,
+                settled: state.as_ref().is_some_and(logic::storage::State::is_settled) && !old && !changed,
                 persisted: state.map(|state| state.persisted).unwrap_or_default(),
                 heartbeat_age_seconds: age,
                 heartbeat_is_old: old,

@@ -49,6 +49,8 @@ pub enum Reason {
     NoState,
     /// What is known of it is too old.
     Stale { seconds: u64 },
+    /// The API server writes another version than the one on record.
+    Changed(VersionHash),
 }
 
 impl fmt::Display for Reason {
@@ -64,6 +66,9 @@ impl fmt::Display for Reason {
                 "its kind is not known here, so versions can't be compared: give \"kind\" or \"hashes\"",
             ),
             Self::NoState => f.write_str("it has no StorageState: no controller has looked at it yet"),
+            Self::Changed(hash) => {
+                write!(f, "it is written as {hash} now, which no controller has seen yet")
+            }
             Self::Stale { seconds } => {
                 write!(
                     f,
@@ -74,61 +79,81 @@ impl fmt::Display for Reason {
     }
 }
 
-/// `kinds` are the resources that are served here and have a storage version; `states` is what is recorded.
+/// How a resource is served here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedHere {
+    pub kind: String,
+    /// What it is written as.
+    pub hash: VersionHash,
+}
+
+/// `served` are the resources that are served here and have a storage version; `states` is what is recorded.
 pub fn gate(
     states: &BTreeMap<Resource, State>,
-    kinds: &BTreeMap<Resource, String>,
+    served: &BTreeMap<Resource, ServedHere>,
     supported: &[Supported],
     now: i64,
     patience: i64,
 ) -> Gate {
-    let everything: BTreeSet<&Resource> = states.keys().chain(kinds.keys()).collect();
-    let blockers = everything.into_iter().filter_map(|resource| {
-        let state = states.get(resource);
-        let reason = blocked(resource, state, kinds.get(resource), supported, now, patience)?;
-        Some(Blocker { resource: resource.clone(), reason })
-    });
-    Gate { blockers: blockers.collect() }
+    let everything: BTreeSet<&Resource> = states.keys().chain(served.keys()).collect();
+    let understood = understood(served, supported);
+    let blocked = |resource: &Resource| {
+        let served = served.get(resource);
+        let state = match states.get(resource) {
+            None => return Some(Reason::NoState),
+            Some(state) => state,
+        };
+        unknown(state, served, now, patience).or_else(|| {
+            let name = resource.to_string();
+            let entries: Vec<_> = supported.iter().filter(|entry| entry.resource == name).collect();
+            let can_be_compared = |entry: &&Supported| entry.kind.is_some() || !entry.hashes.is_empty();
+            match served {
+                _ if entries.is_empty() => Some(Reason::NotListed),
+                None if !entries.iter().any(can_be_compared) => Some(Reason::NoKind),
+                _ => missing(state, &understood),
+            }
+        })
+    };
+    let blocker =
+        |resource: &Resource| Some(Blocker { resource: resource.clone(), reason: blocked(resource)? });
+    Gate { blockers: everything.into_iter().filter_map(blocker).collect() }
 }
 
-fn blocked(
-    resource: &Resource,
-    state: Option<&State>,
-    kind: Option<&String>,
-    supported: &[Supported],
-    now: i64,
-    patience: i64,
-) -> Option<Reason> {
-    let Some(state) = state else { return Some(Reason::NoState) };
-    if state.persisted.is_empty() || state.persisted.contains(&StoredVersion::Unknown) {
-        return Some(Reason::Unknown);
-    }
-    let age = state.heartbeat.abs_diff(now);
-    // One that is not served has no heart to beat; what was stored of it then is stored still.
-    if kind.is_some() && age > patience.unsigned_abs() {
-        return Some(Reason::Stale { seconds: age });
-    }
-    let name = resource.to_string();
-    let entries: Vec<&Supported> = supported.iter().filter(|entry| entry.resource == name).collect();
-    if entries.is_empty() {
-        return Some(Reason::NotListed);
-    }
-    let mut hashes: BTreeSet<VersionHash> = BTreeSet::new();
-    for entry in entries {
+/// Every hash that the list names. Of all resources together: some are stored in the version of another group, as
+/// `events.events.k8s.io` are in that of `events`, and whoever understands it there does so here.
+fn understood(served: &BTreeMap<Resource, ServedHere>, supported: &[Supported]) -> BTreeSet<VersionHash> {
+    let mut hashes = BTreeSet::new();
+    for entry in supported {
         hashes.extend(entry.hashes.iter().cloned());
-        let Some(kind) = entry.kind.as_ref().or(kind) else {
-            match entry.versions.is_empty() {
-                true => continue,
-                false => return Some(Reason::NoKind),
-            }
-        };
+        let Ok(resource) = entry.resource.parse::<Resource>() else { continue };
+        let here = served.get(&resource).map(|it| &it.kind);
+        let Some(kind) = entry.kind.as_ref().or(here) else { continue };
         hashes.extend(entry.versions.iter().map(|version| {
             let (group, version) = version.rsplit_once('/').unwrap_or((&resource.group, version));
             VersionHash::of(group, version, kind)
         }));
     }
+    hashes
+}
+
+/// Why what is on record can't be relied on.
+fn unknown(state: &State, served: Option<&ServedHere>, now: i64, patience: i64) -> Option<Reason> {
+    if state.persisted.is_empty() || state.persisted.contains(&StoredVersion::Unknown) {
+        return Some(Reason::Unknown);
+    }
+    // One that is not served has no heart to beat; what was stored of it then is stored still.
+    let served = served?;
+    let age = state.heartbeat.abs_diff(now);
+    if age > patience.unsigned_abs() {
+        return Some(Reason::Stale { seconds: age });
+    }
+    let recorded = StoredVersion::from(served.hash.clone());
+    (!state.persisted.contains(&recorded)).then(|| Reason::Changed(served.hash.clone()))
+}
+
+fn missing(state: &State, understood: &BTreeSet<VersionHash>) -> Option<Reason> {
     let mut missing = state.persisted.clone();
-    missing.retain(|version| !matches!(version, StoredVersion::Known(hash) if hashes.contains(hash)));
+    missing.retain(|version| !matches!(version, StoredVersion::Known(hash) if understood.contains(hash)));
     (!missing.is_empty()).then_some(Reason::NotUnderstood(missing))
 }
 
@@ -144,14 +169,26 @@ mod tests {
         VersionHash::of("batch", version, "CronJob").into()
     }
 
+    fn current(persisted: &[StoredVersion]) -> StoredVersion {
+        persisted.last().cloned().unwrap_or(StoredVersion::Unknown)
+    }
+
+    fn served(written: &StoredVersion) -> BTreeMap<Resource, ServedHere> {
+        let hash = written.to_string().as_str().into();
+        BTreeMap::from([(cronjobs(), ServedHere { kind: "CronJob".to_owned(), hash })])
+    }
+
     fn of(persisted: &[StoredVersion], supported: &str) -> Option<Reason> {
-        let current = persisted.last().cloned().unwrap_or(StoredVersion::Unknown);
-        let state =
-            State { persisted: persisted.to_vec(), current, heartbeat: 1000, changes: 1, generation: None };
+        let state = State {
+            persisted: persisted.to_vec(),
+            current: current(persisted),
+            heartbeat: 1000,
+            changes: 1,
+            generation: None,
+        };
         let supported: Vec<Supported> = serde_json::from_str(supported).unwrap();
         let states = BTreeMap::from([(cronjobs(), state)]);
-        let kinds = BTreeMap::from([(cronjobs(), "CronJob".to_owned())]);
-        let found = gate(&states, &kinds, &supported, 1100, 600);
+        let found = gate(&states, &served(&current(persisted)), &supported, 1100, 600);
         found.blockers.into_iter().next().map(|blocker| blocker.reason)
     }
 
@@ -172,11 +209,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_in_the_version_of_another_group_is_understood_there() {
+        let resource = Resource::new("events.k8s.io", "events");
+        let stored = VersionHash::of("", "v1", "Event");
+        let persisted: Vec<StoredVersion> = vec![stored.clone().into()];
+        let state =
+            State { current: persisted[0].clone(), persisted, heartbeat: 0, changes: 1, generation: None };
+        let here = ServedHere { kind: "Event".into(), hash: stored };
+        let both = [(Resource::new("", "events"), here.clone()), (resource.clone(), here)].into();
+        let list = r#"[{"resource":"events","versions":["v1"]},{"resource":"events.events.k8s.io","versions":["v1"]}]"#;
+        let supported: Vec<Supported> = serde_json::from_str(list).unwrap();
+        let found = gate(&BTreeMap::from([(resource, state)]), &both, &supported, 0, 600);
+        assert_eq!(found.blockers.len(), 1, "only the one without a state: {found:?}");
+        assert_eq!(found.blockers[0].reason, Reason::NoState);
+    }
+
+    #[test]
     fn what_is_not_known_is_not_safe() {
         let all = r#"[{"resource":"cronjobs.batch","versions":["v1"]}]"#;
         assert_eq!(of(&[StoredVersion::Unknown, hash("v1")], all), Some(Reason::Unknown));
         assert_eq!(of(&[], all), Some(Reason::Unknown));
-        let kinds = BTreeMap::from([(cronjobs(), "CronJob".to_owned())]);
+        let kinds = served(&hash("v1"));
         let supported: Vec<Supported> = serde_json::from_str(all).unwrap();
         let none = gate(&BTreeMap::new(), &kinds, &supported, 0, 600);
         assert_eq!(none.blockers[0].reason, Reason::NoState);
@@ -188,6 +241,8 @@ mod tests {
             generation: None,
         };
         let states = BTreeMap::from([(cronjobs(), state)]);
+        let changed = gate(&states, &served(&hash("v2")), &supported, 1, 600);
+        assert!(matches!(changed.blockers[0].reason, Reason::Changed(_)));
         let old = gate(&states, &kinds, &supported, 601, 600);
         assert_eq!(old.blockers[0].reason, Reason::Stale { seconds: 601 });
         // Not served any more: its objects lie where they were, and the kind must be told.

@@ -18,7 +18,7 @@ mod trigger;
 
 pub use answer::{Answer, Verdict, answer};
 pub use definitions::{Definition, Definitions, Noticed};
-pub use gate::{Blocker, Gate, Reason, Supported, gate};
+pub use gate::{Blocker, Gate, Reason, ServedHere, Supported, gate};
 pub use lead::{Claim, Lead, LeaseSeen};
 pub use migration::{Migration, Phase, Stamp};
 pub use pace::Pace;

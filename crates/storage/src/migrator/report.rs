@@ -89,14 +89,15 @@ impl Report {
     }
 
     fn over(&mut self, conditions: Vec<Condition>, counts: &Counts) -> StorageVersionMigrationStatus {
+        let finished = now();
         let progress = Progress {
             migrated: counts.migrated,
             failed: counts.failed,
             remaining: None,
-            per_second: self.rate(counts.migrated + counts.failed),
+            per_second: over_all(counts.migrated, self.started, finished),
             seconds_left: None,
             started: Some(self.started),
-            finished: Some(now()),
+            finished: Some(finished),
         };
         let failures = counts.failures.clone();
         StorageVersionMigrationStatus { conditions, continue_token: None, progress: Some(progress), failures }
@@ -160,6 +161,12 @@ fn conditions(
         None => all.push(condition),
     }
     all
+}
+
+/// Objects a second, from beginning to end.
+fn over_all(migrated: u64, started: Timestamp, finished: Timestamp) -> u64 {
+    // Times are kept to the second.
+    migrated / u64::try_from(finished.as_second() - started.as_second()).unwrap_or(0).max(1)
 }
 
 #[cfg(test)]
