@@ -336,8 +336,8 @@ fn the_configuration_explains_every_key() {
             code.lines().filter_map(|line| line.strip_prefix("    pub ")).filter_map(|l| l.split_once(": "));
         for (field, _) in fields.filter(|(field, _)| !field.contains('(')) {
             let key = field.replace('_', "-");
-            let table =
-                ["retention", "migration", "health", "tls", "owners", "limits", "offline"].contains(&key.as_str());
+            let table = ["retention", "migration", "health", "tls", "owners", "limits", "offline"]
+                .contains(&key.as_str());
             let told = vendor_toml().lines().any(|line| line.starts_with('#') && line.contains(&key));
             assert!(table || explained.contains(&key) || told, "not in holdfast.toml: {key}");
         }

@@ -164,7 +164,7 @@ pub async fn until_migration(client: &Client, resource: &str, but: &[String]) ->
         let counts = |it: &Value| {
             let stamp = &it["metadata"]["annotations"];
             stamp["storage.holdfast/state-uid"] == state["metadata"]["uid"]
-                && stamp["storage.holdfast/change"] == state["status"]["changes"].to_string()
+                && stamp["storage.holdfast/change"].as_str() == Some(&state["status"]["changes"].to_string())
         };
         if let [one] = &all[..]
             && counts(one)
