@@ -124,6 +124,24 @@ async fn a_server_that_is_killed_is_waited_for() {
     assert_eq!((status.progress.unwrap().failed, status.failures.len()), (0, 0));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_away_is_held_against_no_object() {
+    let mut ground = ground_with_widgets(600).await;
+    let puts = |ground: &Ground| ground.puts().len();
+    let (_stop, running) = ground.spawn(ground.ask_for_widgets("no-database").await);
+    ground.proxy.until_asked(100, is_put_of_an_object).await;
+    ground.cluster.etcd.kill();
+    // Longer than an object is tried for, if it is its own fault.
+    let before = puts(&ground);
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(!running.is_finished());
+    assert!(puts(&ground) - before < 600, "it is asked for rarely");
+    ground.cluster.etcd.restart();
+    assert_eq!(running.await.unwrap(), Ended::Succeeded);
+    assert_eq!(ground.stored(WIDGETS_IN_ETCD).await, all_v2(600));
+    assert_eq!(ground.migration("no-database").await.status.unwrap().progress.unwrap().failed, 0);
+}
+
 #[tokio::test]
 async fn a_storage_version_that_changes_meanwhile_is_never_called_migrated() {
     let ground = ground_with_widgets(400).await;
