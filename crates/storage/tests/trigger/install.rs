@@ -105,7 +105,7 @@ async fn the_rights_of_the_manifests_are_enough_for_all_of_it() {
     let kubeconfig = cluster.kubeconfig(account);
     // Nothing goes without them.
     let refused = run_for_an_error(&kubeconfig, &settings).await;
-    assert!(refused.hint().contains("rights"), "{refused:?}");
+    assert!(refused.hint().contains("lacks the right"), "{refused:?}");
     grant(&cluster).await;
     let mut settings = settings;
     settings.admin = Some(([127, 0, 0, 1], testkit::kube::free_port()).into());
