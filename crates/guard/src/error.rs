@@ -85,7 +85,7 @@ impl Error {
             Self::NotReady(_) | Self::Refused { .. } => Exit::Refused,
             Self::NotFound { .. } => Exit::NotFound,
             Self::Exec { .. } => Exit::Unexpected,
-            Self::Host(host::Error::Run { source: host::RunError::TimedOut { .. }, .. }) => Exit::TimedOut,
+            Self::Host(host::Error::Run { source: program::RunError::TimedOut { .. }, .. }) => Exit::TimedOut,
             Self::Host(_) => Exit::Unexpected,
             Self::Damaged { .. } => Exit::MetadataDamaged,
             Self::Interrupted => Exit::Interrupted,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use logic::version::Version;
 
 use crate::health::find_scripts;
-use crate::host::{Invocation, Limits, Overflow, run_limited};
+use program::{Invocation, Limits, Overflow, run_limited};
 
 /// How much of what a migration prints is kept for the log.
 const MAX_OUTPUT: usize = 64 * 1024;

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::device::Device;
 use crate::error::{Doing, Error, Result, While};
 use crate::health::{self, Period};
-use crate::host::{self, Found, Invocation, Limits, Programs, Source};
+use program::{Invocation, Limits, run_limited};
+
+use crate::host::{self, Found, Programs, Source};
 use crate::layout::Layout;
 use crate::migration::{Migration, Programs as MigrationPrograms};
 
@@ -96,7 +98,7 @@ impl Default for Settings {
             booted: None,
             sysroot: None,
             kernel_cmdline: "/proc/cmdline".into(),
-            status_timeout: Period::from(host::DEFAULT_TIMEOUT),
+            status_timeout: Period::from(program::DEFAULT_TIMEOUT),
             max_skew: 1,
             blocked_versions: vec![],
             assumed_version: assumed_by_the_document(),
@@ -248,8 +250,7 @@ impl Settings {
         };
         let limits = Limits { timeout: Some(self.status_timeout.get()), ..Limits::default() };
         let invocation = Invocation::new(program).args(args);
-        let done =
-            host::run_limited(&invocation, &limits).map_err(|error| unknown(crate::error_chain(&error)))?;
+        let done = run_limited(&invocation, &limits).map_err(|error| unknown(crate::error_chain(&error)))?;
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         if !done.status.success() {
             return Err(unknown(format!("{} {}", invocation.shown(), done.ending())));

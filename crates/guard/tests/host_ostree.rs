@@ -7,9 +7,10 @@ mod host_support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use guard::host::{Error, Kind, Limits, Source, read};
+use guard::host::{Error, Kind, Source, read};
 use host_support::Scratch;
 use logic::host::DeploymentId;
+use program::Limits;
 
 struct Sysroot {
     scratch: Scratch,

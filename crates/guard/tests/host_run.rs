@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use guard::host::{Error, Invocation, Kind, Limits, Overflow, Programs, RunError, Source, read, run_limited};
+use guard::host::{Error, Kind, Programs, Source, read};
 use host_support::Scratch;
+use program::{Invocation, Limits, Overflow, RunError, run_limited};
 
 fn quick() -> Limits<'static> {
     Limits {

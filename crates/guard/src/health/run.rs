@@ -16,7 +16,7 @@ use super::kubernetes::{self, Asked};
 use super::report::{CheckResult, Ending, Report, verdict};
 use super::scripts::{self, Note, Script, find_scripts};
 use super::{http, probe, unit};
-use crate::host::Limits;
+use program::Limits;
 
 /// One try of a built-in check: one that hangs must not use up the time for all further tries.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);

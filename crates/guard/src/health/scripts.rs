@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::attempt::{Attempt, MAX_DETAIL, bounded};
-use crate::host::{Invocation, Limits, Overflow, RunError, run_limited};
+use program::{Invocation, Limits, Overflow, RunError, run_limited};
 
 /// A directory with more than this is not a directory of checks.
 const MAX_SCRIPTS: usize = 1000;

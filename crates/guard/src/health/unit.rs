@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::attempt::Attempt;
-use crate::host::{Invocation, Limits, run_limited};
+use program::{Invocation, Limits, run_limited};
 
 /// What `systemctl show` prints for the four properties is a few hundred bytes.
 const MAX_OUTPUT: usize = 64 << 10;

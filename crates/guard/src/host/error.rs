@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use logic::host::{BadDeploymentId, DeploymentId};
 
-use super::run::RunError;
 use super::source::Kind;
+use program::RunError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -6,15 +6,12 @@
 //! a host that lists nothing has an empty list: neither ever means "there are no other deployments".
 
 mod bootc;
-mod capture;
 mod error;
 mod file;
 mod listing;
 mod ostree;
 mod rpm_ostree;
-mod run;
 mod source;
-mod watch;
 
 pub use bootc::parse_bootc;
 pub use error::Error;
@@ -22,8 +19,4 @@ pub use file::parse_file;
 pub use listing::{Entry, Listing};
 pub use ostree::{boot_link, booted_by_link, parse_ostree};
 pub use rpm_ostree::parse_rpm_ostree;
-pub use run::{
-    DEFAULT_GRACE, DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT, Finished, Invocation, Limits, Overflow, RunError,
-    run_limited,
-};
 pub use source::{Found, Kind, Programs, Source, read};

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::error::{Error, excerpt, first_lines};
 use super::listing::Listing;
-use super::run::{Invocation, Limits, run_limited};
 use super::{boot_link, booted_by_link, ostree, parse_bootc, parse_file, parse_ostree, parse_rpm_ostree};
+use program::{Invocation, Limits, run_limited};
 
 /// A file of deployments is a few hundred bytes.
 const MAX_FILE: u64 = 1 << 20;

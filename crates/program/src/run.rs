@@ -1,10 +1,10 @@
-//! The one place where guard runs other programs.
+//! Running a program to its end.
 //!
 //! A program gets its own process group, no input, a time limit and a limit on what it may print. What it
 //! leaves behind in its group ends with it. All of it happens on the calling thread, in one `poll` loop over
 //! its two pipes and its pidfd: no helper threads that could be left waiting for a program that hangs.
 //!
-//! What this can't do: end a descendant that moved to a session of its own, or one that outlives a guard that
+//! What this can't do: end a descendant that moved to a session of its own, or one that outlives a caller that
 //! was killed with SIGKILL. Under systemd both die with the unit's control group.
 
 use std::ffi::{OsStr, OsString};
@@ -117,7 +117,7 @@ impl Finished {
     }
 }
 
-pub(crate) fn ending(status: ExitStatus) -> String {
+pub fn ending(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),

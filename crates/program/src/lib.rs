@@ -1,0 +1,13 @@
+//! The one place where Holdfast runs other programs and waits for them.
+//!
+//! Architecture invariant: nothing is run without a limit on what it prints, and nothing of its process group outlives
+//! it. What a program's answer means is for whoever asked.
+
+mod capture;
+mod run;
+mod watch;
+
+pub use run::{
+    DEFAULT_GRACE, DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT, Finished, Invocation, Limits, Overflow, RunError,
+    ending, run_limited,
+};
