@@ -9,4 +9,5 @@ pub mod guard;
 pub mod host;
 pub mod period;
 pub mod storage;
+pub mod upgrade;
 pub mod version;

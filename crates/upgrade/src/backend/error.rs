@@ -1,0 +1,45 @@
+//! What can go wrong in a backend.
+
+use std::time::Duration;
+
+use logic::upgrade::{ImageId, SnapshotId};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the appliance's files cannot be changed")]
+    Disk(#[from] disk::Error),
+    #[error(transparent)]
+    Release(#[from] crate::release::Error),
+    #[error(transparent)]
+    Program(#[from] program::RunError),
+    #[error("{command} {ending}: {said}")]
+    Failed { command: String, ending: String, said: String },
+    #[error("there is no snapshot {id}")]
+    NoSnapshot { id: SnapshotId },
+    #[error("the image {image} is not there")]
+    NoImage { image: ImageId },
+    #[error("the image {image} is in force, and is not replaced or removed")]
+    InForce { image: ImageId },
+    #[error("no release is in force")]
+    NoCurrent,
+    #[error("it is not ready after {} s: {last}", after.as_secs())]
+    NotReady { after: Duration, last: String },
+    #[error("it ended while it was waited for: {last}")]
+    Ended { last: String },
+    #[error("interrupted while it was waited for")]
+    Interrupted,
+    #[error("{what}: {why}")]
+    Machine { what: String, why: String },
+}
+
+impl Error {
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Disk(_) => "see that the disk has room and is writable".to_owned(),
+            Self::Release(error) => error.hint(),
+            Self::Program(error) => error.hint(),
+            Self::NotReady { .. } | Self::Ended { .. } => "the appliance's log says more".to_owned(),
+            _ => String::new(),
+        }
+    }
+}

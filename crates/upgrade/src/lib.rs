@@ -1,0 +1,12 @@
+//! upgrade: one appliance, from one release to the next, as a transaction.
+//!
+//! `logic::upgrade` decides; here it is carried out, on one of the [`backend`]s. Nothing here prints. Start reading at
+//! [`layout`], which says what lies where and what a snapshot captures.
+
+pub mod backend;
+mod error;
+pub mod layout;
+pub mod release;
+
+pub use error::{Error, Result};
+pub use layout::Layout;
