@@ -128,7 +128,8 @@ pub fn path(
             });
         }
     }
-    let steps = (from + 1..=to)
+    let steps = (from..=to)
+        .skip(1)
         .map(|version| find(version).cloned().ok_or(Refusal::Missing { target, from, missing: version, to }))
         .collect::<Result<_, _>>()?;
     Ok(Path { target, from, to, steps })
