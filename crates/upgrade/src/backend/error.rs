@@ -1,5 +1,6 @@
 //! What can go wrong in a backend.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use logic::upgrade::{ImageId, SnapshotId};
@@ -14,6 +15,8 @@ pub enum Error {
     Program(#[from] program::RunError),
     #[error("{command} {ending}: {said}")]
     Failed { command: String, ending: String, said: String },
+    #[error("a copy takes {need} bytes, and {} has {free}", path.display())]
+    NoRoom { path: PathBuf, need: u64, free: u64 },
     #[error("there is no snapshot {id}")]
     NoSnapshot { id: SnapshotId },
     #[error("the image {image} is not there")]
@@ -36,6 +39,7 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Self::Disk(_) => "see that the disk has room and is writable".to_owned(),
+            Self::NoRoom { path, .. } => format!("make room on the file system of {}", path.display()),
             Self::Release(error) => error.hint(),
             Self::Program(error) => error.hint(),
             Self::NotReady { .. } | Self::Ended { .. } => "the appliance's log says more".to_owned(),

@@ -2,6 +2,7 @@
 //! is ready. One trait, one suite of tests that every backend passes (`tests/contract`).
 
 mod error;
+pub mod files;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
