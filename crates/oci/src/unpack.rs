@@ -11,28 +11,28 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncRead;
 use tokio_util::io::SyncIoBridge;
 
-use super::error::FetchError;
-use super::layers::LayerError;
-use super::manifest::Descriptor;
+use crate::error::FetchError;
+use crate::layers::LayerError;
+use crate::manifest::Descriptor;
 use trust::digest::{Digest, Hasher};
 
-pub(super) type Blob = Pin<Box<dyn AsyncRead + Send>>;
+pub(crate) type Blob = Pin<Box<dyn AsyncRead + Send>>;
 
 /// Slower than this, a fetch that never ends is the more likely explanation.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 10;
 
 /// How long a blob of a size may take, beside what is granted to every request.
-pub(super) fn time_for(size: u64, grace: Duration) -> Duration {
+pub(crate) fn time_for(size: u64, grace: Duration) -> Duration {
     grace.saturating_add(Duration::from_secs(size / SLOWEST_BYTES_PER_SECOND))
 }
 
 /// Lets `work` read the layer, then reads what it left of it. Outer: whether the bytes were got, and were those of
 /// the digest; inner: what `work` made of them.
-pub(super) async fn with_layer<T: Send + 'static>(
+pub(crate) async fn with_layer<T: Send + 'static>(
     blob: Blob,
     layer: &Descriptor,
     grace: Duration,
-    work: impl FnOnce(&mut Source) -> Result<T, LayerError> + Send + 'static,
+    work: impl FnOnce(&mut dyn Read) -> Result<T, LayerError> + Send + 'static,
 ) -> Result<Result<T, LayerError>, FetchError> {
     let time_limit = time_for(layer.size, grace);
     let (digest, size) = (layer.digest.clone(), layer.size);
@@ -54,7 +54,7 @@ pub(super) async fn with_layer<T: Send + 'static>(
 }
 
 /// The compressed bytes of a layer, hashed as they pass.
-pub(super) struct Source {
+struct Source {
     hasher: Hasher,
     reader: SyncIoBridge<Blob>,
     received: u64,

@@ -107,14 +107,14 @@ impl Descriptor {
     }
 
     /// Whether it is an image for a platform, and not an attestation that lies beside one.
-    pub(crate) fn is_real(&self) -> bool {
+    pub fn is_real(&self) -> bool {
         let unknown = |platform: &Platform| platform.architecture == "unknown" || platform.os == "unknown";
         !self.platform.as_ref().is_some_and(unknown)
             && !self.annotations.contains_key("vnd.docker.reference.type")
     }
 
     /// Whether it is a layer of files that the registry itself holds.
-    pub(crate) fn is_file_layer(&self) -> bool {
+    pub fn is_file_layer(&self) -> bool {
         let kind = self.media_type.as_str();
         kind.starts_with("application/vnd.oci.image.layer.v1.tar")
             || kind.starts_with("application/vnd.docker.image.rootfs.diff.tar")

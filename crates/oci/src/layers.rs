@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::files::{ImagePath, PathError, Place};
+use crate::files::{ImagePath, PathError, Place};
 
 /// Entries of one layer: more than any image has.
 const ENTRIES_LIMIT: u64 = 1_000_000;
@@ -77,20 +77,20 @@ pub fn find_file(layer: impl Read, wanted: &ImagePath, limits: LayerLimits) -> R
 }
 
 /// One entry of a layer.
-pub(super) struct Entry<'a, 'b, R: Read>(&'a mut tar::Entry<'b, R>);
+pub(crate) struct Entry<'a, 'b, R: Read>(&'a mut tar::Entry<'b, R>);
 
 impl<R: Read> Entry<'_, '_, R> {
-    pub(super) fn is_dir(&self) -> bool {
+    pub(crate) fn is_dir(&self) -> bool {
         self.0.header().entry_type().is_dir()
     }
 
-    pub(super) fn is_file(&self) -> bool {
+    pub(crate) fn is_file(&self) -> bool {
         let kind = self.0.header().entry_type();
         kind.is_file() || kind.is_contiguous()
     }
 
     /// The whole content, if it is a regular file within the limit: by its header, and by what comes.
-    pub(super) fn content(&mut self, path: &ImagePath, limit: u64) -> Result<Vec<u8>, LayerError> {
+    pub(crate) fn content(&mut self, path: &ImagePath, limit: u64) -> Result<Vec<u8>, LayerError> {
         if !self.is_file() {
             return Err(LayerError::NotAFile { path: path.to_string() });
         }
@@ -117,7 +117,7 @@ impl<R: Read> Entry<'_, '_, R> {
 }
 
 /// Calls `each` with every entry of a layer and its path in the image.
-pub(super) fn for_each<L: Read>(
+pub(crate) fn for_each<L: Read>(
     layer: L,
     limit: u64,
     mut each: impl FnMut(&ImagePath, &mut Entry<'_, '_, Meter<Unpacked<L>>>) -> Result<(), LayerError>,
@@ -175,7 +175,7 @@ impl Gauge {
     }
 }
 
-pub(super) struct Meter<R> {
+pub(crate) struct Meter<R> {
     reader: R,
     gauge: Rc<Gauge>,
 }
@@ -203,7 +203,7 @@ impl<R: Read> Read for Meter<R> {
 }
 
 /// A layer without its compression.
-pub(super) enum Unpacked<R: Read> {
+pub(crate) enum Unpacked<R: Read> {
     Gzip(Box<MultiGzDecoder<Start<R>>>),
     Zstd(zstd::stream::read::Decoder<'static, Start<R>>),
     Plain(Start<R>),

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::layers::{LayerError, for_each};
+use crate::layers::{LayerError, for_each};
 
 /// Marks what a layer removes from those below it.
 const WHITEOUT: &[u8] = b".wh.";
@@ -28,7 +28,7 @@ pub struct ImagePath(Vec<u8>);
 
 /// Where an entry is, as seen from a file that is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Itself,
     /// One of those that the file is in.
     Directory,
@@ -81,7 +81,7 @@ impl ImagePath {
             || self.0.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
-    pub(super) fn place_of(&self, entry: &Self) -> Place {
+    pub(crate) fn place_of(&self, entry: &Self) -> Place {
         if entry == self {
             return Place::Itself;
         }
@@ -126,7 +126,7 @@ pub struct TreeBudget {
 /// Puts the regular files and directories of one layer, over those of the layers before it, into `root`. Links and
 /// devices are left out, and hide what they replace; so there is never a link to be followed. A removal holds for what
 /// is there when it is met: writers of layers put removals first.
-pub(super) fn extract(
+pub(crate) fn extract(
     layer: impl Read,
     root: &Path,
     layer_limit: u64,
@@ -182,7 +182,7 @@ fn gone(path: &Path) -> io::Result<()> {
     }
 }
 
-pub(super) fn emptied(directory: &Path) -> io::Result<()> {
+pub(crate) fn emptied(directory: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

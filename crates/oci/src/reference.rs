@@ -2,8 +2,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! # use graph::source::{http::Access, reference::{Image, ImageReference}};
-//! # let limits = graph::settings::Limits::default();
+//! # use oci::{Access, ImageReference, Limits};
+//! # let limits = Limits::default();
 //! // HOST/REPO:TAG, HOST/REPO@sha256:…, oci:DIR:TAG; https://, or http:// for a registry without TLS, may precede HOST.
 //! let reference = ImageReference::parse("registry.example/graph-data:latest")?;
 //! let source = reference.open(&Access::default(), &limits).await?; // once: it keeps connections and tokens
@@ -18,17 +18,16 @@ use std::sync::Arc;
 
 use reqwest::Url;
 
-use super::address::{self, AddressError};
-use super::counters::ScrapeCounters;
-use super::error::FetchError;
-use super::files::{self, TreeBudget};
-use super::http::Access;
-use super::layers::LayerError;
-use super::layout::Layout;
-use super::manifest::{Descriptor, Manifest, ManifestError};
-use super::registry::{self, Registry, host_of};
-use super::repository::{Place, Repository};
-use crate::settings::Limits;
+use crate::address::{self, AddressError, host_of};
+use crate::counters::FetchCounters;
+use crate::error::FetchError;
+use crate::files::{self, TreeBudget};
+use crate::http::Access;
+use crate::layers::LayerError;
+use crate::limits::Limits;
+use crate::manifest::{Descriptor, Manifest, ManifestError};
+use crate::registry;
+use crate::repository::Repository;
 use trust::digest::Digest;
 
 #[derive(Debug, thiserror::Error)]
@@ -86,17 +85,16 @@ impl ImageReference {
 
     /// Makes ready to ask; asks nothing yet.
     pub async fn open(&self, access: &Access, limits: &Limits) -> Result<ImageSource, FetchError> {
-        let counters = Arc::new(ScrapeCounters::default());
-        let place = match self {
+        let counters = Arc::new(FetchCounters::default());
+        let shared = Arc::clone(&counters);
+        let repository = match self {
             Self::Registry { base, repository, .. } => {
-                let (base, repository, counters) = (base.clone(), repository.clone(), Arc::clone(&counters));
-                let registry = Registry::open(base, repository, access.clone(), limits, counters).await?;
-                Place::Registry(Box::new(registry))
+                let (base, repository) = (base.clone(), repository.clone());
+                Repository::in_registry(base, repository, access.clone(), limits, shared).await?
             }
-            Self::Layout { directory, .. } => Place::Layout(Layout::new(directory.clone(), limits)),
+            Self::Layout { directory, .. } => Repository::in_layout(directory.clone(), limits, shared),
         };
-        let repository = Arc::new(Repository::new(place, limits, Arc::clone(&counters)));
-        Ok(ImageSource { reference: self.clone(), repository, counters })
+        Ok(ImageSource { reference: self.clone(), repository: Arc::new(repository), counters })
     }
 
     /// `HOST/REPO`, as signatures name it; of a layout, its directory.
@@ -112,7 +110,7 @@ impl ImageReference {
 pub struct ImageSource {
     reference: ImageReference,
     repository: Arc<Repository>,
-    pub counters: Arc<ScrapeCounters>,
+    pub counters: Arc<FetchCounters>,
 }
 
 impl ImageSource {
@@ -162,7 +160,7 @@ pub struct Image {
 
 impl Image {
     /// Puts the regular files and directories of the image into `into`, an empty directory. Links and devices are
-    /// left out; removals by upper layers hold. Limits: `graph_data_bytes`, `graph_data_files`, `layer_bytes`. After
+    /// left out; removals by upper layers hold. Limits: `tree_bytes`, `tree_entries`, `layer_bytes`. After
     /// an error, what is in `into` must not be used.
     pub async fn extract(&self, into: &Path, limits: &Limits) -> Result<(), ImageError> {
         // Not layer by layer: what a garbled layer left behind must not show through the right one.
@@ -171,7 +169,7 @@ impl Image {
 
     async fn extract_once(&self, into: &Path, limits: &Limits) -> Result<Result<(), ImageError>, FetchError> {
         files::emptied(into).map_err(|source| FetchError::File { path: into.to_owned(), source })?;
-        let mut budget = TreeBudget { bytes: limits.graph_data_bytes, files: limits.graph_data_files };
+        let mut budget = TreeBudget { bytes: limits.tree_bytes, files: limits.tree_entries };
         let limit = limits.layer_bytes;
         for layer in &self.layers {
             let refused = |source| ImageError::Layer { digest: layer.digest.clone(), source };
@@ -180,7 +178,9 @@ impl Image {
             }
             let root = into.to_owned();
             let mut left = budget;
-            let work = move |source: &mut _| files::extract(source, &root, limit, &mut left).map(|()| left);
+            let work = move |source: &mut dyn std::io::Read| {
+                files::extract(source, &root, limit, &mut left).map(|()| left)
+            };
             match self.repository.layer_once(layer, work).await? {
                 Ok(left) => budget = left,
                 Err(source) => return Ok(Err(refused(source))),
