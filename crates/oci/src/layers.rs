@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::files::{ImagePath, PathError, Place};
+use crate::path::{ImagePath, PathError, Place};
 
 /// Entries of one layer: more than any image has.
 const ENTRIES_LIMIT: u64 = 1_000_000;
@@ -20,6 +20,8 @@ const ZSTD_WINDOW_LOG: u32 = 27;
 /// Why the content of a layer is refused. It is the content's fault, not the way's.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
+    #[error("layers of the kind {0:?} are not known here")]
+    MediaType(String),
     #[error("it unpacks to more than {limit} bytes")]
     Bytes { limit: u64 },
     #[error("it has more than {limit} entries")]
@@ -32,7 +34,11 @@ pub enum LayerError {
     FileSize { path: String, size: u64, limit: u64 },
     #[error("{path} is not a regular file")]
     NotAFile { path: String },
-    #[error("more than {limit} files")]
+    #[error("{path} is a device, or of a kind that is not known")]
+    Special { path: String },
+    #[error("{path} is a link to nothing that is in the image")]
+    Link { path: String },
+    #[error("more than {limit} files and directories")]
     Files { limit: usize },
     #[error("it cannot be unpacked")]
     Damaged(#[source] io::Error),
@@ -76,6 +82,15 @@ pub fn find_file(layer: impl Read, wanted: &ImagePath, limits: LayerLimits) -> R
     Ok(said)
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    Directory,
+    File,
+    Symlink,
+    HardLink,
+    Other,
+}
+
 /// One entry of a layer.
 pub(crate) struct Entry<'a, 'b, R: Read>(&'a mut tar::Entry<'b, R>);
 
@@ -87,6 +102,42 @@ impl<R: Read> Entry<'_, '_, R> {
     pub(crate) fn is_file(&self) -> bool {
         let kind = self.0.header().entry_type();
         kind.is_file() || kind.is_contiguous()
+    }
+
+    pub(crate) fn kind(&self) -> EntryKind {
+        match self.0.header().entry_type() {
+            tar::EntryType::Directory => EntryKind::Directory,
+            // With holes where it is sparse: they are written out.
+            tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
+                EntryKind::File
+            }
+            tar::EntryType::Symlink => EntryKind::Symlink,
+            tar::EntryType::Link => EntryKind::HardLink,
+            _ => EntryKind::Other,
+        }
+    }
+
+    /// Of the content, as it is read.
+    pub(crate) fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    pub(crate) fn mode(&self) -> io::Result<u32> {
+        self.0.header().mode()
+    }
+
+    pub(crate) fn owner(&self) -> io::Result<(u32, u32)> {
+        let number = |id: u64| u32::try_from(id).map_err(|_| io::Error::from(io::ErrorKind::InvalidData));
+        Ok((number(self.0.header().uid()?)?, number(self.0.header().gid()?)?))
+    }
+
+    /// Seconds since 1970; 0 where the header makes no sense, for nothing depends on it.
+    pub(crate) fn modified(&self) -> i64 {
+        self.0.header().mtime().ok().and_then(|seconds| i64::try_from(seconds).ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn link_target(&self) -> Option<Vec<u8>> {
+        self.0.link_name_bytes().map(|target| target.into_owned()).filter(|target| !target.is_empty())
     }
 
     /// The whole content, if it is a regular file within the limit: by its header, and by what comes.
@@ -104,6 +155,10 @@ impl<R: Read> Entry<'_, '_, R> {
             return Err(LayerError::Damaged(io::ErrorKind::UnexpectedEof.into()));
         }
         Ok(bytes)
+    }
+
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
     }
 
     /// Reads over what is left of the content, so that what the archive's reader takes next is headers only.

@@ -46,6 +46,21 @@ pub struct Platform {
     pub os: String,
 }
 
+impl Platform {
+    /// Of this machine, as images name it.
+    pub fn here() -> Self {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "x86" => "386",
+            "aarch64" => "arm64",
+            "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+            "powerpc64" => "ppc64",
+            other => other,
+        };
+        Self { architecture: architecture.to_owned(), os: "linux".to_owned() }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     #[error("it is not a manifest")]

@@ -6,6 +6,7 @@
 
 use std::io::{self, Read};
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncRead;
@@ -36,11 +37,14 @@ pub(crate) async fn with_layer<T: Send + 'static>(
 ) -> Result<Result<T, LayerError>, FetchError> {
     let time_limit = time_for(layer.size, grace);
     let (digest, size) = (layer.digest.clone(), layer.size);
+    let waited_for = Arc::new(());
+    let watched = Arc::downgrade(&waited_for);
     let task = tokio::task::spawn_blocking(move || {
         let mut source = Source {
             hasher: digest.hasher(),
             reader: SyncIoBridge::new(blob),
             received: 0,
+            watched,
             // One more than there should be: so that too much is noticed, and not read on.
             most: size.saturating_add(1),
             deadline: Instant::now() + time_limit,
@@ -50,7 +54,9 @@ pub(crate) async fn with_layer<T: Send + 'static>(
         source.finish(&digest, size, time_limit).map(|()| result)
     });
     // The task ends early only with the runtime.
-    task.await.unwrap_or(Err(FetchError::Interrupted))
+    let done = task.await.unwrap_or(Err(FetchError::Interrupted));
+    drop(waited_for);
+    done
 }
 
 /// The compressed bytes of a layer, hashed as they pass.
@@ -58,6 +64,8 @@ struct Source {
     hasher: Hasher,
     reader: SyncIoBridge<Blob>,
     received: u64,
+    /// Gone when nobody waits for the work any more.
+    watched: Weak<()>,
     most: u64,
     deadline: Instant,
     failure: Option<io::Error>,
@@ -74,6 +82,9 @@ impl Read for Source {
             source.failure.get_or_insert(error);
             Err(told)
         };
+        if self.watched.strong_count() == 0 {
+            return failed(self, io::ErrorKind::ConnectionAborted.into());
+        }
         if Instant::now() >= self.deadline {
             return failed(self, io::ErrorKind::TimedOut.into());
         }

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use oci::{Access, ImageError, ImageReference, Limits};
+use oci::{Access, Extent, ImageError, ImageReference, Limits};
 use testkit::image::{Form, Image, Layer, Layout, Packing, header};
 use testkit::registry::{Registry, Scratch};
 
@@ -57,7 +57,7 @@ async fn a_tree_is_taken_out_of_an_image_by_any_reference() {
         assert_eq!(digest.as_str(), list.digest);
         let image = source.image(&digest).await.unwrap();
         assert_eq!(image.layers.len(), 3);
-        image.extract(&into, &limits).await.unwrap();
+        image.unpack(&into, Extent::PlainFiles, &limits).await.unwrap();
         assert_eq!(fs::read_to_string(into.join("version")).unwrap(), "1.1.0");
         assert_eq!(fs::read_to_string(into.join("channels/a.yaml")).unwrap(), "a");
         assert!(!into.join("channels/b.yaml").exists());
@@ -87,7 +87,7 @@ async fn a_tree_has_limits() {
         let image = source.image(&source.digest().await.unwrap()).await.unwrap();
         let into = scratch.join("into");
         fs::create_dir_all(&into).unwrap();
-        let error = image.extract(&into, &limits).await.unwrap_err();
+        let error = image.unpack(&into, Extent::PlainFiles, &limits).await.unwrap_err();
         assert!(matches!(error, ImageError::Layer { .. }));
         let text = oci::chain(&error);
         assert!(text.contains(why), "{text}");

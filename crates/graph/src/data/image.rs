@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use oci::address::AddressError;
-use oci::{Access, FetchError, ImageError, ImageReference, ImageSource};
+use oci::{Access, Extent, FetchError, ImageError, ImageReference, ImageSource};
 use trust::openpgp::{Keyring, OpenPgpError};
 
 use super::signatures::{self, SignatureStore, StoreError};
@@ -108,7 +108,10 @@ impl DataImage {
             let signed = signed.map_err(ImageDataError::Signature)?;
             tracing::info!(digest = digest.as_str(), key = signed.fingerprint, "graph data is signed");
         }
-        image.extract(&self.directory, &limits.of_images()).await.map_err(ImageDataError::Image)?;
+        image
+            .unpack(&self.directory, Extent::PlainFiles, &limits.of_images())
+            .await
+            .map_err(ImageDataError::Image)?;
         let (root, limits) = (self.directory.clone(), limits.clone());
         let tree = blocking(move || {
             let tree = directory::read(&data_root(&root), &limits);

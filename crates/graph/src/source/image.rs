@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use logic::graph::{Arch, ReleaseName, labels};
-use oci::files::ImagePath;
 use oci::layers::{self, LayerLimits, Said};
 use oci::manifest::{Descriptor, ImageConfig, Manifest};
+use oci::path::ImagePath;
 use oci::repository::Repository;
 use oci::{FetchError, chain};
 use serde::{Deserialize, Serialize};

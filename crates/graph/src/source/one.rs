@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use oci::address::{AddressError, host_of};
 use oci::counters::add;
-use oci::files::{ImagePath, PathError};
+use oci::path::{ImagePath, PathError};
 use oci::repository::Repository;
 use oci::{Access, FetchError};
 use regex::Regex;
