@@ -1,6 +1,8 @@
 //! Holdfast: one binary, all parts. Reads the command line and the configuration, runs one command, and ends with
 //! an exit code of the product's one table.
 
+#[allow(dead_code, reason = "the commands of upgrade bring releases with it")]
+mod bring;
 mod cli;
 mod config;
 mod failure;
