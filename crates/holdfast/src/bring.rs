@@ -14,6 +14,9 @@ use oci::manifest::Platform;
 use oci::{Access, Extent, FetchError, ImageError, ImageReference, Limits};
 use trust::digest::Digest;
 
+use ::upgrade::settings::Settings;
+use logic::upgrade::ReleaseVersion;
+
 /// How often a stop is looked for while something is fetched.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -240,3 +243,36 @@ fn digest_of(manifest: &Manifest) -> Digest {
 
 #[cfg(test)]
 mod tests;
+
+/// How releases are brought for the part that moves appliances to them.
+pub fn by(settings: &Settings) -> impl Fn(&str, &Path, &AtomicBool) -> Result<String, ::upgrade::BringError> {
+    let access = access(settings);
+    move |reference, into, stop| {
+        bring(reference, &access, into, stop).map(|brought| brought.digest).map_err(|error| ::upgrade::BringError {
+            reference: reference.to_owned(),
+            exit: error.exit(),
+            hint: error.hint().to_owned(),
+            source: Box::new(error),
+        })
+    }
+}
+
+fn access(settings: &Settings) -> Access {
+    let Settings { credentials, ca_file, proxy, .. } = settings.clone();
+    Access { credentials, ca_file, proxy }
+}
+
+/// The version of the release that a reference names. It is brought for that, and let go again.
+pub fn version(settings: &Settings, reference: &str) -> crate::failure::Result<ReleaseVersion> {
+    let kept = settings.directory.join(format!("{}look-{}", disk::RESERVED_PREFIX, std::process::id()));
+    let failed = |error: ::upgrade::Error| crate::failure::Failure::from(error);
+    std::fs::create_dir_all(&settings.directory)
+        .map_err(|source| disk::Error::io(disk::Operation::Create, &settings.directory, source))
+        .map_err(|error| failed(error.into()))?;
+    let _ = disk::tree::remove(&kept);
+    let never = AtomicBool::new(false);
+    let brought = by(settings)(reference, &kept, &never).map_err(::upgrade::Error::from);
+    let version = brought.and_then(|_| Ok(::upgrade::release::read(&kept)?.version));
+    let _ = disk::tree::remove(&kept);
+    version.map_err(failed)
+}

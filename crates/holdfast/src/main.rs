@@ -1,7 +1,7 @@
 //! Holdfast: one binary, all parts. Reads the command line and the configuration, runs one command, and ends with
 //! an exit code of the product's one table.
 
-#[allow(dead_code, reason = "the commands of upgrade bring releases with it")]
+mod appliance;
 mod bring;
 mod cli;
 mod config;
@@ -11,6 +11,7 @@ mod guard;
 mod log;
 mod output;
 mod storage;
+mod upgrade;
 mod witness;
 
 use std::process::ExitCode;
