@@ -173,7 +173,8 @@ impl Files {
 
 fn coming_and_going(error: Error) -> Result<()> {
     match error {
-        Error::Disk(DiskError::Vanished { .. } | DiskError::Turned { .. }) => Ok(()),
+        Error::Disk(DiskError::Turned { .. }) => Ok(()),
+        Error::Disk(error) if error.is_not_found() => Ok(()),
         error => Err(error),
     }
 }
