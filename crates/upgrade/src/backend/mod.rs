@@ -3,6 +3,7 @@
 
 mod error;
 pub mod files;
+pub mod slot;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
