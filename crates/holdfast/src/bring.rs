@@ -248,11 +248,13 @@ mod tests;
 pub fn by(settings: &Settings) -> impl Fn(&str, &Path, &AtomicBool) -> Result<String, ::upgrade::BringError> {
     let access = access(settings);
     move |reference, into, stop| {
-        bring(reference, &access, into, stop).map(|brought| brought.digest).map_err(|error| ::upgrade::BringError {
-            reference: reference.to_owned(),
-            exit: error.exit(),
-            hint: error.hint().to_owned(),
-            source: Box::new(error),
+        bring(reference, &access, into, stop).map(|brought| brought.digest).map_err(|error| {
+            ::upgrade::BringError {
+                reference: reference.to_owned(),
+                exit: error.exit(),
+                hint: error.hint().to_owned(),
+                source: Box::new(error),
+            }
         })
     }
 }

@@ -57,7 +57,8 @@ impl UpgradeCommand {
             return Ok(Exit::Done);
         }
         let bring = bring::by(&settings);
-        let request = Request { reference: self.release.as_deref().unwrap_or_default(), options, bring: &bring };
+        let request =
+            Request { reference: self.release.as_deref().unwrap_or_default(), options, bring: &bring };
         if self.dry_run {
             let plan = commands::plan(&mut held, &request, &console)?;
             output::show(&PlanView::of(&self.name, &plan), global.output)?;
@@ -75,7 +76,8 @@ impl UpgradeCommand {
         let (outcome, from, to, workloads) = match moved {
             Upgraded::Already(image) => ("up to date", image, image, vec![]),
             Upgraded::Moved { from, to, workloads } => {
-                let limited = workloads.iter().filter(|note| !note.unavailable.is_empty() || note.trouble.is_some());
+                let limited =
+                    workloads.iter().filter(|note| !note.unavailable.is_empty() || note.trouble.is_some());
                 (verb, from, to, limited.cloned().collect())
             }
         };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use disk::{Journal, Lock};
 use logic::upgrade::{ApplianceName, Image, ImageId, Point, Record, Transaction};
-use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::backend::{self, Backend};
 use crate::configuration::Configuration;
@@ -92,7 +92,7 @@ impl Appliance {
         if identity.api_version != API_VERSION {
             return Err(Error::NewerThanProgram { path: layout.appliance(), found: identity.api_version });
         }
-        let backend = backend::open(&layout, identity.backend);
+        let backend = backend::open(&layout, identity.backend)?;
         Ok(Self { identity, layout, backend })
     }
 

@@ -6,7 +6,7 @@ use disk::Holder;
 use logic::exit::Exit;
 use logic::upgrade::{ApplianceName, Refusal};
 
-use crate::{backend, release, secrets};
+use crate::{backend, release, secrets, supervise, workload};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -36,6 +36,10 @@ pub enum Error {
     Stores(#[from] migrate::StoreError),
     #[error(transparent)]
     Backend(#[from] backend::Error),
+    #[error(transparent)]
+    Workload(#[from] workload::Error),
+    #[error(transparent)]
+    Supervise(#[from] supervise::Error),
     #[error("the upgrade of {name} to {to} failed, and everything was put back: {why}")]
     Undone { name: ApplianceName, to: String, why: String },
     #[error("{name} could not be put back to {release}")]
@@ -85,6 +89,7 @@ impl Error {
             Self::Release(error) => error.exit(),
             Self::Migrate(error) => error.exit(),
             Self::Stores(_) => Exit::MigrationFailed,
+            Self::Workload(error) => error.exit(),
             Self::Undone { .. } => Exit::RolledBack,
             Self::Stuck { .. } => Exit::RollbackFailed,
             Self::Abandoned { .. } | Self::Stopped => Exit::Interrupted,
@@ -92,14 +97,16 @@ impl Error {
             Self::Backend(backend::Error::NotReady { .. }) => Exit::TimedOut,
             Self::Backend(backend::Error::Ended { .. }) => Exit::Unhealthy,
             Self::Backend(backend::Error::Interrupted) => Exit::Interrupted,
-            Self::Backend(_) | Self::Disk(_) | Self::NothingBegun => Exit::Unexpected,
+            Self::Backend(_) | Self::Supervise(_) | Self::Disk(_) | Self::NothingBegun => Exit::Unexpected,
         }
     }
 
     pub fn hint(&self) -> String {
         match self {
             Self::NoAppliance { .. } => "`holdfast appliance ls` shows those that are there".to_owned(),
-            Self::Exists { name } => format!("`holdfast appliance inspect {name}` shows it; choose another name"),
+            Self::Exists { name } => {
+                format!("`holdfast appliance inspect {name}` shows it; choose another name")
+            }
             Self::Busy { .. } => "wait until it is done, then try again".to_owned(),
             Self::Refused { name, refusal } => refusal.hint(name.as_str()),
             Self::Rule { hint, .. } => hint.clone(),
@@ -110,8 +117,12 @@ impl Error {
             Self::Migrate(error) => error.hint(),
             Self::Stores(error) => error.hint(),
             Self::Backend(error) => error.hint(),
+            Self::Workload(error) => error.hint(),
+            Self::Supervise(error) => error.hint(),
             Self::Undone { name, .. } => {
-                format!("mend what is named above and upgrade again; `holdfast appliance inspect {name}` shows the history")
+                format!(
+                    "mend what is named above and upgrade again; `holdfast appliance inspect {name}` shows the history"
+                )
             }
             Self::Stuck { name, .. } => format!(
                 "mend what is named above, then `holdfast upgrade {name} --rollback` tries again; \
@@ -122,7 +133,9 @@ impl Error {
             }
             Self::Stopped => "run it again".to_owned(),
             Self::NothingBegun => "this is a defect".to_owned(),
-            Self::Disk(_) => "see that the disk has room and is writable, then run the same command again".to_owned(),
+            Self::Disk(_) => {
+                "see that the disk has room and is writable, then run the same command again".to_owned()
+            }
             Self::Secrets(_) => {
                 "keys are in the directory keys of the appliance; restore them from a backup".to_owned()
             }

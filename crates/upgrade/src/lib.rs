@@ -11,9 +11,11 @@ mod error;
 mod history;
 pub mod layout;
 pub mod migration;
+pub mod readiness;
 pub mod release;
 pub mod secrets;
 pub mod settings;
+pub mod supervise;
 mod transaction;
 pub mod workload;
 

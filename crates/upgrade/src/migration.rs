@@ -93,21 +93,22 @@ pub struct WorkloadView {
     pub unavailable: Vec<String>,
 }
 
-pub fn workload_view(
-    layout: &Layout,
-    image: &Image,
-    data: &Data,
-    stop: &AtomicBool,
-) -> Result<WorkloadView> {
+pub fn workload_view(layout: &Layout, image: &Image, data: &Data, stop: &AtomicBool) -> Result<WorkloadView> {
     workload_view_at(layout, &layout.release(&image.id), data, stop)
 }
 
 /// The same, for a release that is not in its place yet.
-pub fn workload_view_at(layout: &Layout, release: &Path, data: &Data, stop: &AtomicBool) -> Result<WorkloadView> {
+pub fn workload_view_at(
+    layout: &Layout,
+    release: &Path,
+    data: &Data,
+    stop: &AtomicBool,
+) -> Result<WorkloadView> {
     let manifest = release::read(release)?;
     let registry = registry(release, &manifest)?;
-    let migrated =
-        registry.run(Target::Workload, data, None, &layout.scratch(), &options(release, stop)).map_err(Error::from)?;
+    let migrated = registry
+        .run(Target::Workload, data, None, &layout.scratch(), &options(release, stop))
+        .map_err(Error::from)?;
     let unavailable = migrated.unavailable().map(str::to_owned).collect();
     Ok(WorkloadView { version: migrated.data.version, values: migrated.data.values, unavailable })
 }

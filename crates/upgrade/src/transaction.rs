@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use logic::upgrade::{
-    Begin, ImageId, Kind, Next, Point, Record, SnapshotId, Step, Transaction, Trouble, Way, leftovers, next, trouble,
+    Begin, ImageId, Kind, Next, Point, Record, SnapshotId, Step, Transaction, Trouble, Way, leftovers, next,
+    trouble,
 };
 
 use crate::appliance::{Appliance, Held, write};
@@ -55,7 +56,12 @@ pub struct Carrier<'a> {
 
 impl<'a> Carrier<'a> {
     /// From here on something is in progress.
-    pub fn begin(held: &'a mut Held, begin: Begin, options: &'a Options, witness: &'a dyn Witness) -> Result<Self> {
+    pub fn begin(
+        held: &'a mut Held,
+        begin: Begin,
+        options: &'a Options,
+        witness: &'a dyn Witness,
+    ) -> Result<Self> {
         let record = Record::Begin(Box::new(begin));
         held.journal.reserve(JOURNAL_ROOM)?;
         held.journal.append(&record)?;
@@ -126,7 +132,8 @@ impl<'a> Carrier<'a> {
                 self.undo(&why)
             }
             Trouble::Stuck => {
-                let (name, release) = (self.appliance().identity.name.clone(), &self.transaction.begin.from.version);
+                let (name, release) =
+                    (self.appliance().identity.name.clone(), &self.transaction.begin.from.version);
                 Err(Error::Stuck { name, release: release.to_string(), source: Box::new(error) })
             }
             Trouble::Untidy => {
@@ -164,7 +171,10 @@ impl<'a> Carrier<'a> {
                 // What lies there now is what was asked for.
                 let found = release::read(&appliance.layout.release(&begin.to.id))?.version;
                 if found != begin.to.version {
-                    return Err(Error::OtherRelease { asked: begin.to.version.to_string(), found: found.to_string() });
+                    return Err(Error::OtherRelease {
+                        asked: begin.to.version.to_string(),
+                        found: found.to_string(),
+                    });
                 }
             }
             Step::Prepare => {
@@ -174,7 +184,9 @@ impl<'a> Carrier<'a> {
             }
             Step::PowerOff => backend.power_off()?,
             Step::Snapshot => backend.snapshot(&begin.snapshot, &begin.from.id)?,
-            Step::Migrate => migration::write(appliance, &begin.to, &self.options.secrets, self.witness.stop())?,
+            Step::Migrate => {
+                migration::write(appliance, &begin.to, &self.options.secrets, self.witness.stop())?
+            }
             Step::Reconfigure => backend.reconfigure(&begin.to.id)?,
             Step::Revert => backend.revert(&begin.snapshot)?,
             Step::Return => {

@@ -244,7 +244,8 @@ fn start(settings: &Settings, name: &ApplianceName, options: &Options, global: &
     let mut held = hold(settings, name)?;
     let news = commands::start(&mut held, options, &console)?;
     let release = held.appliance.current()?.version;
-    console.say(&format!("{name} {} {release}, and is ready", if news { "runs" } else { "ran already, with" }));
+    console
+        .say(&format!("{name} {} {release}, and is ready", if news { "runs" } else { "ran already, with" }));
     Ok(Exit::Done)
 }
 
@@ -252,13 +253,14 @@ fn start(settings: &Settings, name: &ApplianceName, options: &Options, global: &
 fn start_wanted(settings: &Settings, options: &Options, global: &Global) -> Result<Exit> {
     let mut worst = Ok(Exit::Done);
     for name in names(&settings.directory)? {
-        let started = Appliance::open(&settings.directory, &name).map_err(Failure::from).and_then(|appliance| {
-            let interrupted = appliance.transaction()?.is_some();
-            match appliance.identity.wanted_on || interrupted {
-                true => recover(settings, &name, options, global),
-                false => Ok(Exit::Done),
-            }
-        });
+        let started =
+            Appliance::open(&settings.directory, &name).map_err(Failure::from).and_then(|appliance| {
+                let interrupted = appliance.transaction()?.is_some();
+                match appliance.identity.wanted_on || interrupted {
+                    true => recover(settings, &name, options, global),
+                    false => Ok(Exit::Done),
+                }
+            });
         if let Err(failure) = started {
             failure.print();
             worst = Ok(failure.exit);
@@ -286,7 +288,8 @@ fn stop(settings: &Settings, name: Option<&ApplianceName>, global: &Global) -> R
         None => names(&settings.directory)?,
     };
     for one in names {
-        let was_on = commands::stop(&mut hold(settings, &one)?, name.is_some(), &options(settings, None), &console)?;
+        let was_on =
+            commands::stop(&mut hold(settings, &one)?, name.is_some(), &options(settings, None), &console)?;
         console.say(&format!("{one} {}", if was_on { "is stopped" } else { "was not running" }));
     }
     Ok(Exit::Done)
@@ -303,7 +306,8 @@ fn configure(
     let console = Console::new(global.quiet, global.progress_fd);
     let set = values::map(&values.set, &values.set_secret)?;
     let changes = Changes { set, unset: unset.to_vec(), restart };
-    let in_use = commands::configure(&mut hold(settings, name)?, &changes, &options(settings, None), &console)?;
+    let in_use =
+        commands::configure(&mut hold(settings, name)?, &changes, &options(settings, None), &console)?;
     console.say(&match in_use {
         true => format!("{name} is configured"),
         false => format!("{name} is configured; it takes effect when it is started again (--restart)"),

@@ -110,8 +110,15 @@ impl Show for ApplianceView {
                         Kind::Upgrade => "upgrade",
                         Kind::Rollback => "rollback",
                     };
-                    let end = if entry.committed { "done".to_owned() } else { format!("undone: {}", entry.why) };
-                    vec![entry.time.clone(), kind.to_owned(), entry.from.to_string(), entry.to.to_string(), end]
+                    let end =
+                        if entry.committed { "done".to_owned() } else { format!("undone: {}", entry.why) };
+                    vec![
+                        entry.time.clone(),
+                        kind.to_owned(),
+                        entry.from.to_string(),
+                        entry.to.to_string(),
+                        end,
+                    ]
                 })
                 .collect();
             text.push('\n');
@@ -128,7 +135,9 @@ impl Show for ApplianceView {
 pub fn workloads(notes: &[WorkloadNote]) -> String {
     let row = |note: &WorkloadNote| {
         let data = match note.read_as {
-            Some(read_as) if read_as != note.data_version => format!("{} read as {read_as}", note.data_version),
+            Some(read_as) if read_as != note.data_version => {
+                format!("{} read as {read_as}", note.data_version)
+            }
             _ => note.data_version.to_string(),
         };
         let limits = match (&note.trouble, note.unavailable.is_empty()) {

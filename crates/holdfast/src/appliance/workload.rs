@@ -43,9 +43,14 @@ enum Verb {
         command: Vec<String>,
     },
     /// List them, as the release in force sees them
-    Ls { appliance: ApplianceName },
+    Ls {
+        appliance: ApplianceName,
+    },
     /// Show one, its data in the form of the release in force
-    Inspect { appliance: ApplianceName, name: ApplianceName },
+    Inspect {
+        appliance: ApplianceName,
+        name: ApplianceName,
+    },
     /// Change its data; skipped, and said so, where that would need the form of a newer release
     Set {
         appliance: ApplianceName,
@@ -106,7 +111,7 @@ impl WorkloadCommand {
                 let record = record(&held.appliance, name, values::map(set, &[])?, command)?;
                 workload::create(&layout, &record)?;
                 drop(held);
-                workload::start(&layout, name, &Launcher::own()?)?;
+                workload::start(&layout, name, &launcher()?)?;
                 console.say(&format!("{name} runs, made by {}", record.release.version));
             }
             Verb::Ls { .. } => {
@@ -133,7 +138,7 @@ impl WorkloadCommand {
                 }
             }
             Verb::Start { name, .. } => {
-                workload::start(&layout, name, &Launcher::own()?)?;
+                workload::start(&layout, name, &launcher()?)?;
                 console.say(&format!("{name} runs"));
             }
             Verb::Stop { name, .. } => {
@@ -143,7 +148,12 @@ impl WorkloadCommand {
             Verb::Rm { name, force, .. } => {
                 if !force && workload::is_running(&layout, name)? {
                     let hint = format!("stop it first, or add --force: {} {name}", self.verb.appliance());
-                    return Err(Failure { exit: Exit::Refused, error: format!("{name} runs"), causes: vec![], hint });
+                    return Err(Failure {
+                        exit: Exit::Refused,
+                        error: format!("{name} runs"),
+                        causes: vec![],
+                        hint,
+                    });
                 }
                 workload::remove(&layout, name)?;
                 console.say(&format!("{name} is removed"));
@@ -151,6 +161,12 @@ impl WorkloadCommand {
         }
         Ok(Exit::Done)
     }
+}
+
+fn launcher() -> Result<Launcher> {
+    Launcher::of_this_program().map_err(|error| {
+        Failure::new(Exit::Unexpected, &error, "see that this program's file is still there")
+    })
 }
 
 fn unsettled(name: &ApplianceName) -> Failure {
@@ -186,11 +202,8 @@ fn record(
 
 /// Its data as the release in force reads it.
 fn view(appliance: &Appliance, record: &Record) -> Result<WorkloadView> {
-    let data = Data {
-        version: record.data_version,
-        applied: record.applied.clone(),
-        values: record.data.clone(),
-    };
+    let data =
+        Data { version: record.data_version, applied: record.applied.clone(), values: record.data.clone() };
     let never = AtomicBool::new(false);
     Ok(migration::workload_view(&appliance.layout, &appliance.current()?, &data, &never)?)
 }

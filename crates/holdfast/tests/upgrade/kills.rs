@@ -68,7 +68,11 @@ impl Bench {
         found.sort();
         assert_eq!(found, stores, "{at}");
         for store in stores {
-            assert_eq!(fs::read_to_string(dir.join("state/data").join(store)).unwrap(), "bread=two\n", "{at}");
+            assert_eq!(
+                fs::read_to_string(dir.join("state/data").join(store)).unwrap(),
+                "bread=two\n",
+                "{at}"
+            );
         }
         let point = usize::from(seen["rollbackTo"] != Value::Null);
         assert_eq!(names(&dir.join("releases")).len(), 1 + point, "{at}: {seen:#}");
@@ -90,7 +94,11 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Kills `words` after each of its changes in turn, lets `recover` have a go each time, and counts the ends.
-fn everywhere(bench: &Bench, words: &[&str], recover: &[(&[&str], &[i32])]) -> (usize, BTreeMap<String, usize>) {
+fn everywhere(
+    bench: &Bench,
+    words: &[&str],
+    recover: &[(&[&str], &[i32])],
+) -> (usize, BTreeMap<String, usize>) {
     let mut ends = BTreeMap::new();
     let mut n = 0;
     loop {

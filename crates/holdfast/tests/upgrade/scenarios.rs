@@ -173,7 +173,10 @@ pub fn an_appliance_that_is_off_is_upgraded_and_stays_off<K: Kind>() {
     site.ok(&["appliance", "stop", "shop"]);
     site.upgrade(&new());
     let seen = site.inspect();
-    assert_eq!((&seen["on"], &seen["release"]["version"]), (&Value::from(false), &Value::from(new().version())));
+    assert_eq!(
+        (&seen["on"], &seen["release"]["version"]),
+        (&Value::from(false), &Value::from(new().version()))
+    );
     assert!(site.get("/version").is_none(), "something answers");
     site.ok(&["appliance", "start", "shop"]);
     site.serves(&new());

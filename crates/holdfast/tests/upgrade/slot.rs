@@ -218,7 +218,8 @@ fn an_interrupt_undoes_at_every_step_and_a_second_one_leaves_it_for_later() {
     let blocker = site.root.join("blocked");
     let image = site.appliance().join("releases");
     let old_image = fs::read_dir(&image).unwrap().map(|entry| entry.unwrap().path());
-    let old_image = old_image.into_iter().find(|path| path.display().to_string().contains(&old().version())).unwrap();
+    let old_image =
+        old_image.into_iter().find(|path| path.display().to_string().contains(&old().version())).unwrap();
     fs::rename(old_image.join("bin"), &blocker).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     site.wait("the way back", || site.inspect()["way"] == "back");

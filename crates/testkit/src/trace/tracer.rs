@@ -25,8 +25,14 @@ const LONGEST_RUN: Duration = Duration::from_secs(300);
 /// What to do at the n-th call.
 pub(super) enum Order<'a> {
     LetRun,
-    Kill { n: usize, first: Option<Box<dyn FnOnce() + Send + 'a>> },
-    Signal { n: usize, signal: Signal },
+    Kill {
+        n: usize,
+        first: Option<Box<dyn FnOnce() + Send + 'a>>,
+    },
+    Signal {
+        n: usize,
+        signal: Signal,
+    },
     /// Kills all of them after the call that it says yes to, or when the command itself ends before.
     KillWhen(Box<dyn FnMut(&Call) -> bool + Send + 'a>),
 }

@@ -21,7 +21,12 @@ pub struct Changes {
 }
 
 /// True: the new configuration is in use.
-pub fn configure(held: &mut Held, changes: &Changes, options: &Options, witness: &dyn Witness) -> Result<bool> {
+pub fn configure(
+    held: &mut Held,
+    changes: &Changes,
+    options: &Options,
+    witness: &dyn Witness,
+) -> Result<bool> {
     first(held, Wish::Start, options, witness)?;
     let appliance = &held.appliance;
     let before = appliance.configuration()?;

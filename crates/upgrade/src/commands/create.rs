@@ -58,7 +58,7 @@ fn make(create: &Create<'_>, layout: &Layout, witness: &dyn Witness) -> Result<A
     };
     let identity = Identity::new(create.name.clone(), create.backend, now());
     let appliance =
-        Appliance { identity, layout: layout.clone(), backend: backend::open(layout, create.backend) };
+        Appliance { identity, layout: layout.clone(), backend: backend::open(layout, create.backend)? };
     words_are_known(&manifest, &configuration, &appliance)?;
     appliance.backend.stage_image(&image.id, &incoming)?;
     configuration.save(layout)?;

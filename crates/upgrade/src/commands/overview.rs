@@ -120,7 +120,11 @@ fn look_at_machine(appliance: &Appliance, overview: &mut Overview) -> Result<()>
     Ok(())
 }
 
-fn look_at_books(appliance: &Appliance, overview: &mut Overview, offered: Option<&ReleaseVersion>) -> Result<()> {
+fn look_at_books(
+    appliance: &Appliance,
+    overview: &mut Overview,
+    offered: Option<&ReleaseVersion>,
+) -> Result<()> {
     // The lock first: a process that ends between the two looks is then taken for alive, not for interrupted.
     let alive = appliance.is_held()?;
     let transaction = appliance.transaction()?;
@@ -161,13 +165,16 @@ pub(super) fn workload_notes(
     let newest = migration::registry(release, &manifest)?.newest(Target::Workload);
     let mut notes = Vec::new();
     for record in workload::list(layout)? {
-        let data =
-            Data { version: record.data_version, applied: record.applied.clone(), values: record.data.clone() };
+        let data = Data {
+            version: record.data_version,
+            applied: record.applied.clone(),
+            values: record.data.clone(),
+        };
         let view = migration::workload_view_at(layout, release, &data, stop);
         let mut note = WorkloadNote {
             name: record.name.to_string(),
             made_by: record.release.version.clone(),
-            on: workload::is_on(layout, &record.name)?,
+            on: workload::is_running(layout, &record.name)?,
             data_version: record.data_version,
             read_as: None,
             unavailable: vec![],

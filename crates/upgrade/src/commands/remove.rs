@@ -16,7 +16,8 @@ pub fn remove(held: Held, force: bool) -> Result<()> {
             true => format!("{name} runs"),
             false => format!("{name} has {} workloads", workloads.len()),
         };
-        let hint = format!("`holdfast appliance stop {name}` stops it; --force removes it with all that it has");
+        let hint =
+            format!("`holdfast appliance stop {name}` stops it; --force removes it with all that it has");
         return Err(Error::Rule { why, hint });
     }
     for record in &workloads {

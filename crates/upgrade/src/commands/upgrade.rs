@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use logic::upgrade::{
-    Ask, Begin, Begun, Image, Kind, Point, Refusal, SnapshotId, Step, Transaction, Wish, may_resume, may_roll_back,
-    may_upgrade,
+    Ask, Begin, Begun, Image, Kind, Point, Refusal, SnapshotId, Step, Transaction, Wish, may_resume,
+    may_roll_back, may_upgrade,
 };
 use migrate::Migrated;
 
@@ -67,7 +67,8 @@ fn ended(appliance: &Appliance, end: End, workloads: Vec<WorkloadNote>) -> Resul
 pub fn upgrade(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> Result<Upgraded> {
     clear_the_way(held, request, witness)?;
     let observed = observe(&held.appliance)?;
-    let Ready { image, manifest: _, migrated, workloads } = match prepare(held, &observed, request, witness)? {
+    let Ready { image, manifest: _, migrated, workloads } = match prepare(held, &observed, request, witness)?
+    {
         Some(ready) => ready,
         None => return Ok(Upgraded::Already(observed.current)),
     };
@@ -104,7 +105,10 @@ fn clear_the_way(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) 
             let observed = observe(&held.appliance)?;
             let present = observed.present(held.interrupted.as_ref());
             let refusal = may_upgrade(&present, &observed.current).err();
-            Err(refused(&held.appliance, refusal.unwrap_or(Refusal::NothingToResume { current: String::new() })))
+            Err(refused(
+                &held.appliance,
+                refusal.unwrap_or(Refusal::NothingToResume { current: String::new() }),
+            ))
         }
         First::Clear(_) => Ok(()),
     }
@@ -217,9 +221,8 @@ pub fn roll_back(held: &mut Held, options: &Options, witness: &dyn Witness) -> R
         First::Again | First::Refused => return again(held, options, witness),
     }
     let observed = observe(&held.appliance)?;
-    let point: Point = may_roll_back(&observed.present(None))
-        .map_err(|refusal| refused(&held.appliance, refusal))?
-        .clone();
+    let point: Point =
+        may_roll_back(&observed.present(None)).map_err(|refusal| refused(&held.appliance, refusal))?.clone();
     let begin = begin(Kind::Rollback, &observed, point.image, "")?;
     let end = Carrier::begin(held, begin, options, witness)?.run()?;
     ended(&held.appliance, end, vec![])
@@ -266,7 +269,12 @@ pub fn resume(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> 
 }
 
 /// Whatever there is of the image may be broken: it is brought anew.
-fn bring_again(held: &Held, transaction: &Transaction, request: &Request<'_>, witness: &dyn Witness) -> Result<()> {
+fn bring_again(
+    held: &Held,
+    transaction: &Transaction,
+    request: &Request<'_>,
+    witness: &dyn Witness,
+) -> Result<()> {
     let begin = &transaction.begin;
     let reference = if request.reference.is_empty() { &begin.reference } else { request.reference };
     let options = Options { secrets: BTreeMap::new(), ..request.options.clone() };

@@ -161,7 +161,8 @@ impl Manifest {
     /// Everything in which a word can stand for something.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let slot = self.slot.iter().flat_map(|slot| slot.command.iter().chain(slot.environment.values()));
-        let vm = self.vm.iter().flat_map(|vm| vm.forward.iter().map(|forward| &forward.host).chain([&vm.append]));
+        let vm =
+            self.vm.iter().flat_map(|vm| vm.forward.iter().map(|forward| &forward.host).chain([&vm.append]));
         let probe: &[String] = match &self.readiness.probe {
             Probe::Http { url: text } | Probe::Tcp { address: text } | Probe::Serial { text } => {
                 std::slice::from_ref(text)
