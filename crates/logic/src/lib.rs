@@ -7,6 +7,7 @@ pub mod exit;
 pub mod graph;
 pub mod guard;
 pub mod host;
+pub mod migrate;
 pub mod period;
 pub mod storage;
 pub mod upgrade;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use logic::exit::Exit;
 use logic::upgrade::Refusal;
 
-use crate::{backend, release};
+use crate::{backend, release, secrets};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -19,6 +19,10 @@ pub enum Error {
     Backend(#[from] backend::Error),
     #[error("the records of the appliance cannot be kept")]
     Disk(#[from] disk::Error),
+    #[error("the secrets of the configuration are out of reach")]
+    Secrets(#[from] secrets::Error),
+    #[error("{} is of a newer Holdfast: {found}", path.display())]
+    NewerThanProgram { path: PathBuf, found: String },
     #[error("{} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
 }
@@ -28,7 +32,8 @@ impl Error {
         match self {
             Self::Refused { refusal, .. } => refusal.exit(),
             Self::Release(error) => error.exit(),
-            Self::Damaged { .. } => Exit::MetadataDamaged,
+            Self::NewerThanProgram { .. } => Exit::Refused,
+            Self::Damaged { .. } | Self::Secrets(_) => Exit::MetadataDamaged,
             Self::Backend(_) | Self::Disk(_) => Exit::Unexpected,
         }
     }
@@ -41,6 +46,10 @@ impl Error {
             Self::Disk(_) => {
                 "see that the disk has room and is writable, then run the same command again".to_owned()
             }
+            Self::Secrets(_) => {
+                "keys are in the directory keys of the appliance; restore them from a backup".to_owned()
+            }
+            Self::NewerThanProgram { .. } => "use the Holdfast that wrote it, or a newer one".to_owned(),
             Self::Damaged { path, .. } => format!("restore {} from a backup", path.display()),
         }
     }

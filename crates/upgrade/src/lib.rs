@@ -4,9 +4,12 @@
 //! [`layout`], which says what lies where and what a snapshot captures.
 
 pub mod backend;
+mod configuration;
 mod error;
 pub mod layout;
 pub mod release;
+pub mod secrets;
 
+pub use configuration::Configuration;
 pub use error::{Error, Result};
 pub use layout::Layout;

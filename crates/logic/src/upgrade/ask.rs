@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::record::{Kind, Point, Transaction};
 use super::release::{Image, ImageId, SnapshotId};
+use super::way::{Recovery, Step, Way, recovery};
 use crate::exit::Exit;
 
 /// What there is, as the backend and the records say.
@@ -30,6 +31,52 @@ pub enum Ask {
     Begin,
     /// That release is there already.
     Nothing,
+}
+
+/// What somebody wants of an appliance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wish {
+    Upgrade,
+    Resume,
+    RollBack,
+    /// That it runs, or is left alone in good order.
+    Start,
+}
+
+/// What comes first, where a transaction was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TakeUp {
+    /// Go on to the end of the way it is on, then see to the wish.
+    GoOn,
+    /// Undo it, then see to the wish.
+    Undo,
+    /// Take it forward again from its snapshot, if [`may_resume`] lets: that is the wish.
+    Again,
+    /// Undo it: that is the wish.
+    UndoOnly,
+    Refuse,
+}
+
+/// What a wish means for an interrupted transaction. One that had not changed anything is cleared away by any wish, one
+/// that is over is finished by any.
+pub fn take_up(wish: Wish, transaction: &Transaction) -> TakeUp {
+    let back = transaction.way == Way::Back;
+    // From then on the old release may have run, and written: going back to the snapshot again would lose that.
+    let returned = back && transaction.done.contains(&Step::Revert);
+    match wish {
+        _ if transaction.committed || returned => TakeUp::GoOn,
+        _ if !transaction.snapshot_taken && back => TakeUp::GoOn,
+        _ if !transaction.snapshot_taken => TakeUp::Undo,
+        Wish::Resume => TakeUp::Again,
+        Wish::RollBack if transaction.begin.kind == Kind::Rollback && !back => TakeUp::Again,
+        Wish::RollBack => TakeUp::UndoOnly,
+        Wish::Upgrade if back => TakeUp::GoOn,
+        Wish::Upgrade => TakeUp::Refuse,
+        Wish::Start => match recovery(transaction) {
+            Recovery::GoOn => TakeUp::GoOn,
+            Recovery::Undo => TakeUp::Undo,
+        },
+    }
 }
 
 /// How an interrupted transaction goes on.
@@ -145,10 +192,7 @@ pub fn may_resume(present: &Present<'_>) -> Result<Begun, Refusal> {
     let transaction =
         present.interrupted.filter(|transaction| transaction.snapshot_taken).ok_or_else(nothing)?;
     let begin = &transaction.begin;
-    if present.ready
-        && present.current.id == begin.to.id
-        && super::recovery(transaction) == super::Recovery::GoOn
-    {
+    if present.ready && present.current.id == begin.to.id && recovery(transaction) == Recovery::GoOn {
         return Ok(Begun::Commit);
     }
     match begin.kind {

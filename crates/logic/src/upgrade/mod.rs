@@ -11,7 +11,7 @@ mod state;
 mod tidy;
 mod way;
 
-pub use ask::{Ask, Begun, Present, Refusal, may_resume, may_roll_back, may_upgrade};
+pub use ask::{Ask, Begun, Present, Refusal, TakeUp, Wish, may_resume, may_roll_back, may_upgrade, take_up};
 pub use name::{ApplianceName, BadName};
 pub use record::{Begin, Kind, Point, Record, Transaction};
 pub use release::{BadReleaseVersion, Image, ImageId, ReleaseVersion, SnapshotId};

@@ -133,10 +133,13 @@ impl Transaction {
                 self.why = None;
                 self.turn(Way::Again);
             }
-            // What is on disk stays; who runs may have ended with the machine.
+            // What is on disk stays; who runs may have ended with the machine. Once it is proved, that is no longer the
+            // transaction's concern.
             Record::TakenOver => {
                 self.doing = None;
-                self.done.retain(|step| !step.is_about_power());
+                if !self.committed && !self.done.contains(&Step::ProveReady) {
+                    self.done.retain(|step| !step.is_about_power());
+                }
             }
         }
     }

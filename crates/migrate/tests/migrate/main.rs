@@ -1,0 +1,5 @@
+//! Migrations as a program sees them: registering, planning, running, stores.
+#![allow(clippy::unwrap_used)]
+
+mod memory;
+mod support;
