@@ -47,6 +47,7 @@ ip link set lo up
 ip link set eth0 up
 ip addr add 10.0.2.15/24 dev eth0
 nc -ll -p 80 -e /answer &
+until grep -qs ':0050 ' /proc/net/tcp /proc/net/tcp6; do usleep 20000; done
 [ "$BEHAVIOUR" = never-ready ] || echo "notes: $VERSION is ready"
 if [ "$BEHAVIOUR" = talks ]; then
     while :; do echo "a line that nobody asked for, and that is followed by the same line again"; done

@@ -13,6 +13,10 @@ pub enum Error {
     Release(#[from] crate::release::Error),
     #[error(transparent)]
     Program(#[from] program::RunError),
+    #[error(transparent)]
+    Vm(#[from] super::vm::Error),
+    #[error("the configuration is out of reach")]
+    Configuration(#[from] Box<crate::Error>),
     #[error("{command} {ending}: {said}")]
     Failed { command: String, ending: String, said: String },
     #[error("a copy takes {need} bytes, and {} has {free}", path.display())]
@@ -42,6 +46,8 @@ impl Error {
             Self::NoRoom { path, .. } => format!("make room on the file system of {}", path.display()),
             Self::Release(error) => error.hint(),
             Self::Program(error) => error.hint(),
+            Self::Vm(error) => error.hint(),
+            Self::Configuration(error) => error.hint(),
             Self::NotReady { .. } | Self::Ended { .. } => "the appliance's log says more".to_owned(),
             _ => String::new(),
         }

@@ -3,6 +3,7 @@
 
 mod error;
 pub mod files;
+pub mod vm;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
