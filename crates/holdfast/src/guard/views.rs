@@ -4,7 +4,7 @@ use ::guard::commands::{Marked as MarkedHealthy, Pruned, Verified};
 use ::guard::device::{Device, Survey};
 use ::guard::execute::name_of;
 use ::guard::health;
-use ::guard::host::Found;
+use host::Found;
 use ::guard::records::actions::{self, Action};
 use ::guard::records::copy_file::CopyFile;
 use logic::guard::{Boot, CopyRecord, Data, DataState, Outcome, Place, Plan, Recorded, RestoreRequest};
