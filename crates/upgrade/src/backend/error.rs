@@ -15,6 +15,8 @@ pub enum Error {
     Program(#[from] program::RunError),
     #[error(transparent)]
     Vm(#[from] super::vm::Error),
+    #[error(transparent)]
+    Ostree(#[from] super::ostree::Error),
     #[error("the configuration is out of reach")]
     Configuration(#[from] Box<crate::Error>),
     #[error("{command} {ending}: {said}")]
@@ -33,6 +35,9 @@ pub enum Error {
     NotReady { after: Duration, last: String },
     #[error("it ended while it was waited for: {last}")]
     Ended { last: String },
+    /// Not a failure: whoever starts after the boot goes on.
+    #[error("this host reboots")]
+    Rebooting,
     #[error("interrupted while it was waited for")]
     Interrupted,
     #[error("{what}: {why}")]
@@ -47,6 +52,8 @@ impl Error {
             Self::Release(error) => error.hint(),
             Self::Program(error) => error.hint(),
             Self::Vm(error) => error.hint(),
+            Self::Ostree(error) => error.hint(),
+            Self::Rebooting => "it goes on with the next command after the boot".to_owned(),
             Self::Configuration(error) => error.hint(),
             Self::NotReady { .. } | Self::Ended { .. } => "the appliance's log says more".to_owned(),
             _ => String::new(),

@@ -3,6 +3,7 @@
 
 mod error;
 pub mod files;
+pub mod ostree;
 pub mod vm;
 
 use std::path::Path;
