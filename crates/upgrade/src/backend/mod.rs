@@ -3,7 +3,9 @@
 
 mod error;
 pub mod files;
+pub mod ostree;
 pub mod slot;
+pub mod vm;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -79,6 +81,7 @@ pub fn open(layout: &Layout, kind: BackendKind) -> Result<Box<dyn Backend>> {
     })?;
     Ok(match kind {
         BackendKind::Slot => Box::new(slot::Slot::new(layout.clone(), launcher)),
-        BackendKind::Vm | BackendKind::Ostree => Box::new(slot::Slot::new(layout.clone(), launcher)),
+        BackendKind::Vm => Box::new(vm::Vm::new(layout.clone(), vm::Settings::default())),
+        BackendKind::Ostree => Box::new(slot::Slot::new(layout.clone(), launcher)),
     })
 }

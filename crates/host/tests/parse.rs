@@ -1,7 +1,7 @@
 //! Every situation in which a host can be found, as each of the programs reports it.
 #![allow(clippy::unwrap_used)]
 
-use guard::host::{Error, Listing, parse_bootc, parse_file, parse_ostree, parse_rpm_ostree};
+use host::{Error, Listing, parse_bootc, parse_file, parse_ostree, parse_rpm_ostree};
 use logic::host::{DeploymentId, Host};
 
 const D1: &str = "7557158ae19acae6e45dc6ec5352f5ee3bd689e8ef1434717f7cf9c33cda6f37";
@@ -15,7 +15,7 @@ const H1: &str = "8b0a40661994f0dd6a86c2c844bfc507afd35c2bfd746899f7310da834800b
 const H2: &str = "8cbff08772ab6df8ca0fc8666328fc8adec3719378381ef1c3ccf8be99ba1fd3";
 
 fn fixture(name: &str) -> String {
-    let path = format!("{}/tests/fixtures/host/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use logic::host::{DeploymentId, Host};
 use serde::Serialize;
 
-use super::error::{Error, excerpt, first_lines};
-use super::listing::Listing;
-use super::{boot_link, booted_by_link, ostree, parse_bootc, parse_file, parse_ostree, parse_rpm_ostree};
+use crate::error::{Error, excerpt, first_lines};
+use crate::listing::Listing;
+use crate::{boot_link, booted_by_link, ostree, parse_bootc, parse_file, parse_ostree, parse_rpm_ostree};
 use program::{Invocation, Limits, run_limited};
 
 /// A file of deployments is a few hundred bytes.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use logic::host::{BadDeploymentId, DeploymentId};
 
-use super::source::Kind;
+use crate::source::Kind;
 use program::RunError;
 
 #[derive(Debug, thiserror::Error)]

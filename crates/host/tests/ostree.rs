@@ -2,15 +2,15 @@
 //! kernel command line that the test writes, or is given.
 #![allow(clippy::unwrap_used)]
 
-mod host_support;
+mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use guard::host::{Error, Kind, Source, read};
-use host_support::Scratch;
+use host::{Error, Kind, Source, read};
 use logic::host::DeploymentId;
 use program::Limits;
+use support::Scratch;
 
 struct Sysroot {
     scratch: Scratch,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use logic::host::{DeploymentId, Host};
 
-use super::error::{Error, json};
+use crate::error::{Error, json};
 
 /// Unknown fields are let through (the file may come from a newer guard); what is known must have its shape.
 #[derive(Deserialize)]

@@ -1,15 +1,15 @@
 //! Programs that hang, flood, die and leave children behind; and the sources that run them.
 #![allow(clippy::unwrap_used)]
 
-mod host_support;
+mod support;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use guard::host::{Error, Kind, Programs, Source, read};
-use host_support::Scratch;
+use host::{Error, Kind, Programs, Source, read};
 use program::{Invocation, Limits, Overflow, RunError, run_limited};
+use support::Scratch;
 
 fn quick() -> Limits<'static> {
     Limits {
@@ -163,7 +163,7 @@ fn rpm(program: &Path) -> Source {
 }
 
 fn fixture(name: &str) -> String {
-    format!("{}/tests/fixtures/host/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]

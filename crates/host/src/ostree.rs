@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use logic::host::DeploymentId;
 
-use super::error::{Error, excerpt};
-use super::listing::{Entry, Listing};
+use crate::error::{Error, excerpt};
+use crate::listing::{Entry, Listing};
 
 const ORIGIN: &str = "the output of ostree admin status";
 const NONE: &str = "No deployments.";

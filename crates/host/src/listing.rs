@@ -2,7 +2,7 @@
 
 use logic::host::{DeploymentId, Host};
 
-use super::error::Error;
+use crate::error::Error;
 
 /// More than this is not a list of deployments (ostree itself keeps two or three).
 const MAX_DEPLOYMENTS: usize = 1000;

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::error::{Error, json};
-use super::listing::{Entry, Listing, malformed};
+use crate::error::{Error, json};
+use crate::listing::{Entry, Listing, malformed};
 
 const ORIGIN: &str = "the output of rpm-ostree status";
 
