@@ -228,9 +228,11 @@ impl<'a> Tracer<'a> {
                 self.reached = true;
                 self.kill_all();
             }
-            Order::KillWhen(when) if self.calls.last().is_some_and(when) => {
-                self.reached = true;
-                self.kill_all();
+            Order::KillWhen(when) => {
+                if self.calls.last().is_some_and(|call| when(call)) {
+                    self.reached = true;
+                    self.kill_all();
+                }
             }
             Order::Signal { n, signal } if *n == count => {
                 self.reached = true;
