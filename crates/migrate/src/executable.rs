@@ -15,7 +15,7 @@ use crate::answer::{AnswerError, parse_answer};
 use crate::contract::{Failure, Input, Migration, Output, Work};
 use crate::discover::Found;
 
-pub const API_VERSION: &str = "holdfast.dev/v1";
+pub const API_VERSION: &str = "holdfast/v1";
 
 /// How much of what it says on stderr is kept for the message.
 const MAX_SAID: usize = 4096;

@@ -102,7 +102,7 @@ json.dump({'values': values, 'notes': [json.dumps(question, sort_keys=True)], 'u
     let question: Value = serde_json::from_str(&step.notes[0]).unwrap();
     let stores = release.stores();
     let expected = json!({
-        "apiVersion": "holdfast.dev/v1", "kind": "MigrationInput", "target": "appliance", "from": 1, "to": 2,
+        "apiVersion": "holdfast/v1", "kind": "MigrationInput", "target": "appliance", "from": 1, "to": 2,
         "stores": stores,
     });
     assert_eq!(question, expected);
