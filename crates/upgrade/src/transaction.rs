@@ -3,6 +3,7 @@
 //! There are no choices here. What a step that failed means is asked too.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -244,7 +245,28 @@ pub fn tidy(appliance: &Appliance) -> Result<()> {
     for leftover in [layout.incoming(), layout.scratch()] {
         remove_tree(&leftover)?;
     }
+    for dir in
+        [layout.root().to_owned(), layout.releases(), layout.snapshots(), layout.state(), layout.keys()]
+    {
+        sweep(&dir)?;
+    }
     tidy_keys(appliance, point.as_ref())
+}
+
+/// What was being made or removed when its process died has a reserved name.
+fn sweep(dir: &Path) -> Result<()> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(disk::Error::io(disk::Operation::List, dir, error).into()),
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(disk::RESERVED_PREFIX.as_bytes()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Keys that neither the configuration in force nor the rollback point's is sealed with.
@@ -265,7 +287,7 @@ fn tidy_keys(appliance: &Appliance, point: Option<&Point>) -> Result<()> {
     Ok(disk::durable::sync_dir(&dir)?)
 }
 
-pub(crate) fn remove_tree(path: &std::path::Path) -> Result<()> {
+pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     if std::fs::symlink_metadata(path).is_ok() {
         disk::tree::remove(path)?;
     }
