@@ -10,7 +10,7 @@ use upgrade::backend::{Backend, Error};
 use upgrade::supervise::{self, Launcher};
 
 use crate::fixture::{Fixture, Kind};
-use crate::processes::{kill, of_program, parent, supervisors, until};
+use crate::processes::{is_alive, kill, of_program, parent, supervisors, until};
 use crate::scratch::image;
 use crate::slot::{SlotFixture, ask, files_with};
 
@@ -110,6 +110,7 @@ fn a_supervisor_that_is_killed_leaves_nothing_running_and_is_replaced() {
     fixture.slot().power_on().unwrap();
     let killed = supervise::status(place).unwrap().unwrap().supervisor;
     kill(killed);
+    until("it is dead", || !is_alive(killed));
     fixture.slot().power_on().unwrap();
     assert_ne!(supervise::status(place).unwrap().unwrap().supervisor, killed);
     until("it answers", || fixture.version().is_some());
@@ -162,7 +163,7 @@ fn a_program_that_cannot_be_started_is_said_to_be() {
         "{error:?}"
     );
     assert!(!fixture.slot().describe().unwrap().on);
-    assert_eq!(supervisors(fixture.layout().root()), [0; 0]);
+    until("its supervisor has ended", || supervisors(fixture.layout().root()).is_empty());
 }
 
 #[test]
