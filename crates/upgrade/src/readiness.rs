@@ -16,6 +16,8 @@ use crate::release::{self, Probe, Words, expand};
 
 /// A single question.
 const ATTEMPT: Duration = Duration::from_secs(10);
+/// A connection that takes longer is tried anew: while it is waited for, nobody can stop the wait.
+const CONNECT: Duration = Duration::from_secs(1);
 /// How often it is looked whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 /// How long a program must go on after the answer that it is ready.
@@ -97,7 +99,7 @@ impl Prober {
                     () = stopped(stop) => Err("interrupted".to_owned()),
                 }
             }),
-            Question::Tcp { address } => connect(address, limit),
+            Question::Tcp { address } => connect(address, limit.min(CONNECT)),
             Question::Command(invocation) => execute(invocation, limit, stop),
             Question::Told if life.ready => Ok(()),
             Question::Told => Err(format!("it has not said that it is ready ({})", life.said)),
