@@ -8,7 +8,6 @@ pub mod device;
 mod error;
 pub mod execute;
 pub mod health;
-pub mod host;
 mod layout;
 mod migration;
 pub mod records;
@@ -19,6 +18,7 @@ mod clock;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use execute::Witness;
+pub use host;
 pub use layout::Layout;
 pub use migration::{Migration, Programs as MigrationPrograms};
 

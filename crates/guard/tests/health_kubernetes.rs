@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod health_support;
+#[path = "../../host/tests/support/mod.rs"]
 mod host_support;
 
 use std::path::PathBuf;

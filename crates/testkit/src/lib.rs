@@ -1,6 +1,7 @@
 //! What only tests need: file systems that can lose their power, a tracer that stops a command after any
 //! of its mutating system calls, an explorer of state spaces, an oracle that compares two trees, a real
-//! registry with images of every form, behind a proxy that fails on demand, and a real Kubernetes API server.
+//! registry with images of every form, behind a proxy that fails on demand, a real Kubernetes API server, and releases
+//! that a virtual machine boots.
 //!
 //! Nothing here may be used by what ships, and nothing here uses the code that it is there to judge: the
 //! comparison of trees, for one, shares no line with `disk`.
@@ -21,3 +22,4 @@ pub mod programs;
 pub mod registry;
 pub mod scratch_fs;
 pub mod trace;
+pub mod vm;

@@ -13,6 +13,12 @@ pub enum Error {
     Release(#[from] crate::release::Error),
     #[error(transparent)]
     Program(#[from] program::RunError),
+    #[error(transparent)]
+    Vm(#[from] super::vm::Error),
+    #[error(transparent)]
+    Ostree(#[from] super::ostree::Error),
+    #[error("the configuration is out of reach")]
+    Configuration(#[from] Box<crate::Error>),
     #[error("{command} {ending}: {said}")]
     Failed { command: String, ending: String, said: String },
     #[error("a copy takes {need} bytes, and {} has {free}", path.display())]
@@ -35,6 +41,9 @@ pub enum Error {
     NotReady { after: Duration, last: String },
     #[error("it ended while it was waited for: {last}")]
     Ended { last: String },
+    /// Not a failure: whoever starts after the boot goes on.
+    #[error("this host reboots")]
+    Rebooting,
     #[error("interrupted while it was waited for")]
     Interrupted,
     #[error("{what}: {why}")]
@@ -51,6 +60,10 @@ impl Error {
             Self::On => "stop the appliance first".to_owned(),
             Self::Release(error) => error.hint(),
             Self::Program(error) => error.hint(),
+            Self::Vm(error) => error.hint(),
+            Self::Ostree(error) => error.hint(),
+            Self::Rebooting => "it goes on with the next command after the boot".to_owned(),
+            Self::Configuration(error) => error.hint(),
             Self::NotReady { .. } | Self::Ended { .. } => "the appliance's log says more".to_owned(),
             _ => String::new(),
         }
