@@ -18,6 +18,7 @@ pub mod graph_data;
 pub mod image;
 mod kernel;
 pub mod kube;
+pub mod programs;
 pub mod registry;
 pub mod scratch_fs;
 pub mod trace;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use logic::exit::Exit;
 use logic::upgrade::Refusal;
 
-use crate::{backend, release, secrets};
+use crate::{backend, release, secrets, workload};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -17,6 +17,8 @@ pub enum Error {
     Release(#[from] release::Error),
     #[error(transparent)]
     Backend(#[from] backend::Error),
+    #[error(transparent)]
+    Workload(#[from] workload::Error),
     #[error("the records of the appliance cannot be kept")]
     Disk(#[from] disk::Error),
     #[error("the secrets of the configuration are out of reach")]
@@ -32,6 +34,7 @@ impl Error {
         match self {
             Self::Refused { refusal, .. } => refusal.exit(),
             Self::Release(error) => error.exit(),
+            Self::Workload(error) => error.exit(),
             Self::NewerThanProgram { .. } => Exit::Refused,
             Self::Damaged { .. } | Self::Secrets(_) => Exit::MetadataDamaged,
             Self::Backend(_) | Self::Disk(_) => Exit::Unexpected,
@@ -42,6 +45,7 @@ impl Error {
         match self {
             Self::Refused { name, refusal } => refusal.hint(name),
             Self::Release(error) => error.hint(),
+            Self::Workload(error) => error.hint(),
             Self::Backend(error) => error.hint(),
             Self::Disk(_) => {
                 "see that the disk has room and is writable, then run the same command again".to_owned()

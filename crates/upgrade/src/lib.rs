@@ -7,8 +7,11 @@ pub mod backend;
 mod configuration;
 mod error;
 pub mod layout;
+pub mod readiness;
 pub mod release;
 pub mod secrets;
+pub mod supervise;
+pub mod workload;
 
 pub use configuration::Configuration;
 pub use error::{Error, Result};

@@ -23,6 +23,12 @@ pub enum Error {
     Failed { command: String, ending: String, said: String },
     #[error("a copy takes {need} bytes, and {} has {free}", path.display())]
     NoRoom { path: PathBuf, need: u64, free: u64 },
+    #[error(transparent)]
+    Supervise(#[from] crate::supervise::Error),
+    #[error("the image {image} runs the workload {workload}, and is not removed")]
+    Needed { image: ImageId, workload: String },
+    #[error("this is not done to an appliance that is on")]
+    On,
     #[error("there is no snapshot {id}")]
     NoSnapshot { id: SnapshotId },
     #[error("the image {image} is not there")]
@@ -49,6 +55,9 @@ impl Error {
         match self {
             Self::Disk(_) => "see that the disk has room and is writable".to_owned(),
             Self::NoRoom { path, .. } => format!("make room on the file system of {}", path.display()),
+            Self::Supervise(error) => error.hint(),
+            Self::Needed { workload, .. } => format!("remove the workload {workload} first"),
+            Self::On => "stop the appliance first".to_owned(),
             Self::Release(error) => error.hint(),
             Self::Program(error) => error.hint(),
             Self::Vm(error) => error.hint(),

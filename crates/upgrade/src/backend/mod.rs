@@ -3,7 +3,9 @@
 
 mod error;
 pub mod files;
+mod needed;
 pub mod ostree;
+pub mod slot;
 pub mod vm;
 
 use std::path::Path;

@@ -49,6 +49,7 @@ impl Files {
         }
         let place = self.layout.release(image);
         make_dir(&self.layout.releases())?;
+        self.sweep()?;
         match (is_there(brought)?, is_there(&place)?) {
             (false, false) => return Err(Error::NoImage { image: image.clone() }),
             (false, true) => {
@@ -90,14 +91,22 @@ impl Files {
 
     /// An image that is not whole any more does not keep its name.
     fn discard_image(&self, image: &ImageId) -> Result<()> {
-        let (place, releases) = (self.layout.release(image), self.layout.releases());
-        let gone = releases.join(hidden("gone"));
-        tree::remove(&gone)?;
-        match fs::rename(&place, &gone) {
-            Ok(()) => sync_dir(&releases)?,
+        self.sweep()?;
+        let place = self.layout.release(image);
+        match fs::rename(&place, self.gone()) {
+            Ok(()) => sync_dir(&self.layout.releases())?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(disk::Error::io(Operation::Rename, &place, error).into()),
         }
-        Ok(tree::remove(&gone)?)
+        self.sweep()
+    }
+
+    fn gone(&self) -> PathBuf {
+        self.layout.releases().join(hidden("gone"))
+    }
+
+    /// What has lost its name already.
+    fn sweep(&self) -> Result<()> {
+        Ok(tree::remove_with(&self.gone(), self.threads, &())?)
     }
 }

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use disk::durable::{exchange_durably, read_limited, rename_durably, sync_dir, sync_fs, write_durably};
+use disk::durable::{
+    exchange_durably, read_limited, rename_durably, sweep_temporaries, sync_dir, sync_fs, write_durably,
+};
 use disk::tree::{self, Copied, CopyOptions, Manifest, Time};
 use disk::{Error as DiskError, Operation};
 use logic::upgrade::{ImageId, SnapshotId};
@@ -95,6 +97,8 @@ impl Files {
     fn copy_state(&self, id: &SnapshotId) -> Result<(Copied, Option<Manifest>)> {
         let (state, dir) = (self.layout.state(), self.layout.snapshot(id));
         let (copy, prepared) = (dir.join(STATE), dir.join(MANIFEST));
+        // Of a write that was cut off.
+        sweep_temporaries(&dir)?;
         // One that cannot be read is as good as none.
         let before = Manifest::load(&prepared).ok().flatten();
         // From the first change on, the list does not say any more what the copy consists of.
@@ -173,7 +177,8 @@ impl Files {
 
 fn coming_and_going(error: Error) -> Result<()> {
     match error {
-        Error::Disk(DiskError::Vanished { .. } | DiskError::Turned { .. }) => Ok(()),
+        Error::Disk(DiskError::Turned { .. }) => Ok(()),
+        Error::Disk(error) if error.is_not_found() => Ok(()),
         error => Err(error),
     }
 }

@@ -12,9 +12,11 @@ use super::error::Error;
 use super::records::{self, Reboot, Records};
 use super::tool::{Settings, Tools};
 use crate::backend::files::Files;
-use crate::backend::{self, Backend, Description, Result};
+use crate::backend::{self, Backend, Description, Result, needed};
+use crate::configuration::Configuration;
 use crate::layout::Layout;
-use crate::release::{self, OstreePayload};
+use crate::readiness::{self, Life, Prober};
+use crate::release::{self, OstreePayload, Words};
 
 const BOOT_ID_LIMIT: u64 = 4096;
 
@@ -69,6 +71,9 @@ impl Backend for Ostree {
 
     fn stage_image(&self, image: &ImageId, brought: &Path) -> Result<()> {
         let from = if brought.exists() { brought.to_owned() } else { self.layout.release(image) };
+        if self.files.current()?.as_ref() == Some(image) {
+            return Err(backend::Error::InForce { image: image.clone() });
+        }
         let payload = payload(&from, image)?;
         self.tools.bring(&payload.reference)?;
         self.files.stage(image, brought)
@@ -146,8 +151,18 @@ impl Backend for Ostree {
         if booted != target {
             return Err(Error::OtherRuns { booted, expected: target }.into());
         }
-        let _ = (timeout, stop);
-        Ok(())
+        let (_, release) = self.files.current_release()?;
+        let readiness = release::read(&release)?.readiness;
+        let mut words = Words::default();
+        words.set_path("release", &release);
+        words.set_path("data", &self.layout.data()).set_path("run", &self.layout.run());
+        Configuration::load(&self.layout).map_err(Box::new)?.words(&mut words);
+        let prober = Prober::new(&readiness.probe, &release, &words)?;
+        let timeout = timeout.unwrap_or(readiness.timeout.get());
+        // As long as this process lives, so does the boot that it asks about.
+        let mut life =
+            || Ok(Life { generation: Some(0), ready: false, said: "a host has no such sign".to_owned() });
+        readiness::wait(&prober, timeout, readiness.interval.get(), stop, &mut life)
     }
 
     fn revert(&self, id: &SnapshotId) -> Result<()> {
@@ -177,6 +192,7 @@ impl Backend for Ostree {
     }
 
     fn remove_image(&self, image: &ImageId) -> Result<()> {
+        needed::by_no_workload(&self.layout, image)?;
         let mut records = Records::load(&self.layout)?;
         if let Some(deployment) = records.deployment(image).cloned() {
             let in_force = self.files.current()?.as_ref() == Some(image);

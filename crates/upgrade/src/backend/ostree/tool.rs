@@ -217,6 +217,9 @@ impl Tools {
     /// An ostree from before `set-default`: what stands before it gives way, where nobody needs it; else its commit is
     /// deployed once more, which takes changes in `/etc` along from the deployment that runs.
     fn put_first_without_set_default(&self, wanted: &DeploymentId, host: &Host) -> Result<DeploymentId> {
+        if let Some(first) = host.deployments.first().filter(|first| commit(first) == commit(wanted)) {
+            return Ok(first.clone());
+        }
         let before: Vec<_> = host.deployments.iter().take_while(|one| *one != wanted).collect();
         if before.iter().any(|one| **one == host.booted || host.pinned.contains(one)) {
             let checksum = commit(wanted).ok_or_else(|| Error::Gone { deployment: wanted.clone() })?;

@@ -1,0 +1,239 @@
+//! Supervisors: one per program, and nothing that outlives it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use upgrade::backend::{Backend, Error};
+use upgrade::supervise::{self, Launcher};
+
+use crate::fixture::{Fixture, Kind};
+use crate::processes::{kill, of_program, parent, supervisors, until};
+use crate::scratch::image;
+use crate::slot::{SlotFixture, ask, files_with};
+
+/// This test binary again, as a supervisor.
+pub fn launcher() -> Launcher {
+    let args = ["--exact", "supervising::helper_process", "--nocapture", "--test-threads=1"];
+    Launcher { program: std::env::current_exe().unwrap(), args: args.map(OsString::from).to_vec() }
+}
+
+/// Not a test by itself: what other tests start, with a directory as the last argument.
+#[test]
+fn helper_process() {
+    let last = std::env::args_os().next_back().unwrap();
+    if let dir = Path::new(&last)
+        && dir.is_absolute()
+        && dir.join("run").is_dir()
+    {
+        supervise::run(dir).unwrap();
+    }
+}
+
+#[test]
+fn sixteen_who_switch_it_on_at_once_get_one_appliance() {
+    let fixture = SlotFixture::new();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| fixture.slot().power_on().unwrap());
+        }
+    });
+    assert_eq!(fixture.instances(), 1);
+    // The supervisor and its keeper.
+    assert_eq!(supervisors(fixture.layout().root()).len(), 2);
+}
+
+#[test]
+fn a_program_that_ends_is_started_again() {
+    let fixture = SlotFixture::new();
+    fixture.slot().power_on().unwrap();
+    let place = fixture.slot().place();
+    for restarts in 1..4 {
+        let pid = supervise::status(place).unwrap().and_then(|status| status.pid);
+        kill(pid.unwrap());
+        until("it is started again", || {
+            supervise::status(place)
+                .unwrap()
+                .is_some_and(|status| status.restarts == restarts && status.pid.is_some())
+        });
+        let status = supervise::status(place).unwrap().unwrap();
+        assert_eq!(status.last_exit.as_deref(), Some("killed by signal 9"));
+        assert_ne!(status.pid, pid);
+    }
+    until("it answers", || fixture.version().is_some());
+    let log = fs::read_to_string(place.log()).unwrap();
+    assert!(
+        log.contains("the program ended: killed by signal 9") && log.contains("notes v1 on 127.0.0.1"),
+        "{log}"
+    );
+}
+
+#[test]
+fn nothing_that_a_program_starts_outlives_it() {
+    let fixture = SlotFixture::new();
+    fixture.misbehaving(&["leave-a-child", "hide-a-child"]);
+    fixture.slot().power_on().unwrap();
+    let data = fixture.layout().data();
+    // The program, its child, and three that hide in sessions of their own.
+    until("all of them run", || of_program(&data).len() >= 5 && fixture.version().is_some());
+    fixture.slot().power_off().unwrap();
+    assert_eq!(of_program(&data), [0; 0]);
+    assert_eq!(supervisors(fixture.layout().root()), [0; 0]);
+
+    // Nor do they survive the program when it ends by itself.
+    fixture.slot().power_on().unwrap();
+    until("all of them run again", || of_program(&data).len() >= 5 && fixture.version().is_some());
+    let before = of_program(&data);
+    kill(supervise::status(fixture.slot().place()).unwrap().unwrap().pid.unwrap());
+    until("all of them have ended", || !of_program(&data).iter().any(|pid| before.contains(pid)));
+}
+
+#[test]
+fn a_supervisor_that_is_killed_leaves_nothing_running_and_is_replaced() {
+    let fixture = SlotFixture::new();
+    fixture.misbehaving(&["leave-a-child", "hide-a-child"]);
+    let data = fixture.layout().data();
+    let place = fixture.slot().place();
+    for _ in 0..3 {
+        fixture.slot().power_on().unwrap();
+        until("all of them run", || of_program(&data).len() >= 5 && fixture.version().is_some());
+        let supervisor = supervise::status(place).unwrap().unwrap().supervisor;
+        kill(supervisor);
+        // Off means off: when it says so, nothing is left.
+        fixture.slot().power_off().unwrap();
+        assert_eq!(of_program(&data), [0; 0]);
+        assert_eq!(supervisors(fixture.layout().root()), [0; 0]);
+    }
+    // Whoever switches it on at once gets a new one.
+    fixture.slot().power_on().unwrap();
+    let killed = supervise::status(place).unwrap().unwrap().supervisor;
+    kill(killed);
+    fixture.slot().power_on().unwrap();
+    assert_ne!(supervise::status(place).unwrap().unwrap().supervisor, killed);
+    until("it answers", || fixture.version().is_some());
+}
+
+#[test]
+fn a_keeper_that_is_killed_leaves_nothing_running_and_is_replaced() {
+    let fixture = SlotFixture::new();
+    fixture.misbehaving(&["leave-a-child", "hide-a-child"]);
+    fixture.slot().power_on().unwrap();
+    let data = fixture.layout().data();
+    until("all of them run", || of_program(&data).len() >= 5 && fixture.version().is_some());
+    let status = supervise::status(fixture.slot().place()).unwrap().unwrap();
+    let before = of_program(&data);
+    let keeper = parent(status.pid.unwrap()).unwrap();
+    assert_eq!(parent(keeper), Some(status.supervisor));
+    kill(keeper);
+    until("all of them have ended", || !of_program(&data).iter().any(|pid| before.contains(pid)));
+    until("another runs", || fixture.version().is_some());
+}
+
+#[test]
+fn a_program_that_does_not_stop_is_killed_when_its_time_is_up() {
+    let fixture = SlotFixture::new();
+    let (image, brought) = fixture.bring_changed(2, |manifest| {
+        manifest["slot"]["command"] =
+            json!(["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.05; done"]);
+        manifest["slot"]["stopTimeout"] = json!("200ms");
+    });
+    fixture.slot().stage_image(&image, &brought).unwrap();
+    fixture.slot().reconfigure(&image).unwrap();
+    fixture.slot().power_on().unwrap();
+    let log = fixture.slot().place().log();
+    until("it is deaf", || fs::read_to_string(&log).unwrap_or_default().contains("deaf"));
+    fixture.slot().power_off().unwrap();
+    assert_eq!(fixture.instances(), 0);
+    assert!(fs::read_to_string(log).unwrap().contains("it did not stop in time, and was killed"));
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_said_to_be() {
+    let fixture = SlotFixture::new();
+    let (image, brought) =
+        fixture.bring_changed(2, |manifest| manifest["slot"]["command"] = json!(["bin/nothing"]));
+    fixture.slot().stage_image(&image, &brought).unwrap();
+    fixture.slot().reconfigure(&image).unwrap();
+    let error = fixture.slot().power_on().unwrap_err();
+    assert!(
+        matches!(&error, Error::Supervise(supervise::Error::NotStarted { why }) if why.contains("bin/nothing")),
+        "{error:?}"
+    );
+    assert!(!fixture.slot().describe().unwrap().on);
+    assert_eq!(supervisors(fixture.layout().root()), [0; 0]);
+}
+
+#[test]
+fn a_log_does_not_grow_without_end() {
+    let fixture = SlotFixture::new();
+    fixture.misbehaving(&["print-a-lot"]);
+    fixture.slot().power_on().unwrap();
+    until("it has printed a lot", || fixture.version().is_some());
+    let (log, older) = (fixture.slot().place().log(), fixture.layout().run().join("log.1"));
+    let sizes = [&log, &older].map(|path| fs::metadata(path).unwrap().len());
+    assert!(sizes.iter().all(|size| *size <= 10 << 20), "{sizes:?}");
+    assert!(sizes.iter().sum::<u64>() >= 12_000_000, "{sizes:?}");
+    assert!(fs::read_to_string(log).unwrap().contains("notes v2 on"));
+}
+
+#[test]
+fn a_program_says_by_itself_that_it_is_ready() {
+    let fixture = SlotFixture::new();
+    let stage = |build, told: bool| {
+        let (image, brought) = fixture.bring_changed(build, |manifest| {
+            manifest["readiness"]["probe"] = json!("notify");
+            if told {
+                let command = manifest["slot"]["command"].as_array_mut().unwrap();
+                command.extend([json!("--misbehave"), json!("notify")]);
+            }
+        });
+        fixture.slot().stage_image(&image, &brought).unwrap();
+    };
+    stage(2, true);
+    stage(3, false);
+    let place = fixture.slot().place();
+    fixture.slot().reconfigure(&image(2)).unwrap();
+    fixture.slot().power_on().unwrap();
+    fixture.slot().wait_ready(None, &false.into()).unwrap();
+    assert_eq!(supervise::status(place).unwrap().unwrap().said.as_deref(), Some("open"));
+    // What the one before has said does not count for the next.
+    fixture.slot().power_off().unwrap();
+    fixture.slot().reconfigure(&image(3)).unwrap();
+    fixture.slot().power_on().unwrap();
+    let waited = fixture.slot().wait_ready(Some(Duration::from_millis(300)), &false.into());
+    assert!(matches!(waited, Err(Error::NotReady { .. })), "{waited:?}");
+}
+
+#[test]
+fn a_program_gets_its_configuration_in_memory_and_it_is_never_on_disk() {
+    let fixture = SlotFixture::new();
+    fixture.misbehaving(&["show-config"]);
+    fixture.slot().power_on().unwrap();
+    until("it has seen its configuration", || fixture.version().is_some());
+    let plain = upgrade::Configuration::load(fixture.layout()).unwrap().plain().to_string();
+    assert!(plain.contains("swordfish"));
+    let seen = fs::read_to_string(fixture.layout().data().join("seen")).unwrap();
+    assert_eq!(seen, plain.len().to_string());
+    fixture.slot().power_off().unwrap();
+    assert_eq!(files_with(fixture.layout().root(), "swordfish"), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn what_must_be_off_is_refused_while_it_is_on() {
+    let fixture = SlotFixture::new();
+    let (two, brought) = fixture.bring(2, Kind::Good);
+    fixture.slot().stage_image(&two, &brought).unwrap();
+    let id = crate::scratch::snapshot_id(1);
+    fixture.slot().snapshot(&id, &image(1)).unwrap();
+    fixture.slot().power_on().unwrap();
+    for refused in [
+        fixture.slot().snapshot(&crate::scratch::snapshot_id(2), &image(1)),
+        fixture.slot().reconfigure(&two),
+        fixture.slot().revert(&id),
+    ] {
+        assert!(matches!(refused, Err(Error::On)), "{refused:?}");
+    }
+    until("it answers", || ask(fixture.port(), "GET", "/version", "").as_deref() == Some("v1"));
+}
