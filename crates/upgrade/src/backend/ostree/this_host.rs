@@ -55,9 +55,12 @@ impl Ostree {
     /// From now on an earlier reboot says nothing about what is in force.
     fn set_in_force(&self, image: &ImageId, deployment: &DeploymentId) -> Result<()> {
         let mut records = Records::load(&self.layout)?;
+        let before = records.deployment(image).filter(|before| *before != deployment).cloned();
         records.set(image, deployment);
         records.reboot = None;
-        records.save(&self.layout)
+        records.save(&self.layout)?;
+        // One deployment of an image is enough; what a snapshot needs is pinned, and stays.
+        before.map_or(Ok(()), |before| self.tools.let_go(&before))
     }
 }
 
@@ -172,7 +175,8 @@ impl Backend for Ostree {
             return Err(backend::Error::NoImage { image });
         }
         let captured = records::captured(&self.layout, id)?.ok_or_else(none)?;
-        let first = self.tools.put_first(&captured)?;
+        let reference = payload(&self.layout.release(&image), &image)?.reference;
+        let first = self.tools.put_first(&captured, &reference)?;
         self.set_in_force(&image, &first)?;
         self.files.revert(id)
     }
@@ -186,6 +190,11 @@ impl Backend for Ostree {
             }
             if !needed {
                 self.tools.unpin(&deployment)?;
+                // Another of the same commit may have taken its place.
+                let images = Records::load(&self.layout)?.images;
+                if !images.values().any(|one| *one == deployment) {
+                    self.tools.let_go(&deployment)?;
+                }
             }
         }
         self.files.delete_snapshot(id)
