@@ -9,6 +9,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -87,6 +89,15 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     /// Whether opening cut off a record that a power cut had torn.
     pub fn had_torn_tail(&self) -> bool {
         self.torn
+    }
+
+    /// Sets room aside on the disk, so that records can be added when it is full: an operation that failed for want of
+    /// room must be able to say so. Where the file system cannot, nothing is set aside.
+    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.length, bytes) {
+            Ok(()) | Err(Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(Error::io(Operation::Write, &self.path, e)),
+        }
     }
 
     /// Adds a record; it is on disk when this returns.

@@ -67,6 +67,21 @@ impl Lock {
         Ok(None)
     }
 
+    /// Whether someone holds the lock now. Whoever tries to take it at this very instant may be told so too: it is worth
+    /// trying twice.
+    pub fn is_held(path: &Path) -> Result<bool> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(Error::io(Operation::Open, path, e)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(true),
+            Err(std::fs::TryLockError::Error(e)) => Err(Error::io(Operation::Lock, path, e)),
+        }
+    }
+
     /// Keeps the lock with whatever this process becomes by `exec`, and with its children: it ends with the last of
     /// them.
     pub fn survive_exec(&self, path: &Path) -> Result<()> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use logic::graph::{Graph, GraphData, Notes};
+use oci::chain;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -16,7 +17,6 @@ use crate::scrape::{BoxFuture, DataError, DataSource, Loaded, Scraper};
 use crate::serve::{Handle, Service};
 use crate::settings::Settings;
 use crate::source::cache::Cache;
-use crate::source::error::chain;
 
 /// Graph data as the scraper wants it: what was read last, as long as nothing changed.
 struct Data {

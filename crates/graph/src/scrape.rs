@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use logic::graph::note::Severity;
 use logic::graph::{GraphData, Harvest, Notes, build};
+use oci::counters::add;
+use oci::{FetchError, chain};
 use tokio::sync::Notify;
 
 use crate::current::{Current, Snapshot};
 use crate::settings::Settings;
 use crate::source::cache::Cache;
-use crate::source::counters::{ScrapeCounters, add, set};
-use crate::source::error::{FetchError, chain};
+use crate::source::counters::{ScrapeCounters, set};
 use crate::source::one::{Source, SourceError};
 
 /// After a failure the next look comes sooner, and then later and later, up to the interval.

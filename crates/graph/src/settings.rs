@@ -129,6 +129,16 @@ impl<'de> Deserialize<'de> for SourceSettings {
     }
 }
 
+impl From<&SourceSettings> for oci::Access {
+    fn from(settings: &SourceSettings) -> Self {
+        Self {
+            credentials: settings.credentials.clone(),
+            ca_file: settings.ca_file.clone(),
+            proxy: settings.proxy.clone(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TlsSettings {
@@ -176,6 +186,22 @@ pub struct Limits {
     pub fetches_at_once: usize,
     pub fetch_timeout: Period,
     pub retries: usize,
+}
+
+impl Limits {
+    /// What holds for images, of releases and of graph data.
+    pub fn of_images(&self) -> oci::Limits {
+        oci::Limits {
+            manifest_bytes: self.manifest_bytes,
+            layer_bytes: self.layer_bytes,
+            tree_bytes: self.graph_data_bytes,
+            tree_entries: self.graph_data_files,
+            images: self.releases,
+            fetches_at_once: self.fetches_at_once,
+            fetch_timeout: self.fetch_timeout.get(),
+            retries: self.retries,
+        }
+    }
 }
 
 impl Default for Settings {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use data_support::{Scratch, layout, layout_digest, web};
 use graph::data::{DataError, DataSource, check};
 use graph::settings::Settings;
-use graph::source::error::chain;
+use oci::chain;
 use testkit::gpg::Gpg;
 
 fn settings(scratch: &Scratch, graph_data: String) -> Settings {

@@ -191,7 +191,7 @@ async fn a_registry_that_stops_answering_is_not_asked_about_every_tag() {
     });
     let mut world = World::of(format!("registry:http://{}/{REPOSITORY}", registry.address));
     world.settings.limits.retries = 0;
-    let error = graph::source::error::chain(&world.scrape().await.unwrap_err());
+    let error = oci::chain(&world.scrape().await.unwrap_err());
     assert!(error.contains("cannot fetch tag"), "{error}");
     let asked = registry.take_log().len();
     assert!(asked < 100, "{asked}");
@@ -227,7 +227,7 @@ async fn a_list_of_tags_comes_in_pages() {
         true => page("a", Some("a")),
         false => Fault::None,
     });
-    let error = graph::source::error::chain(&world.scrape().await.unwrap_err());
+    let error = oci::chain(&world.scrape().await.unwrap_err());
     assert!(error.contains("nothing new"), "{error}");
     assert_eq!(world.names().len(), 3);
 }
@@ -260,6 +260,6 @@ async fn a_graph_of_another_service_is_asked_for_only_when_it_changed() {
     world.scrape().await.unwrap_err();
     assert_eq!(world.names().len(), 2);
     service.plan(|_| Fault::Answer(200, vec![], br#"{"version":9,"nodes":[],"edges":[]}"#.to_vec()));
-    let error = graph::source::error::chain(&world.scrape().await.unwrap_err());
+    let error = oci::chain(&world.scrape().await.unwrap_err());
     assert!(error.contains("version 9"), "{error}");
 }

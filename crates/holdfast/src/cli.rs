@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use logic::exit::Exit;
 
+use crate::appliance::ApplianceCommand;
 use crate::config;
 use crate::failure::{Failure, Result};
 use crate::graph::GraphCommand;
 use crate::guard::GuardCommand;
 use crate::output::{self, Format};
 use crate::storage::StorageCommand;
+use crate::upgrade::UpgradeCommand;
 
 /// Safe updates of machines that carry state.
 #[derive(Debug, Parser)]
@@ -49,6 +51,8 @@ pub struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Appliances of this machine: make, look at, start, stop, configure and remove them
+    Appliance(Box<ApplianceCommand>),
     /// Which release may go where: build the update graph, look at it, serve it
     Graph(Box<GraphCommand>),
     /// Keep a device's data fit for whatever boots next
@@ -56,6 +60,8 @@ enum Command {
     Guard(Box<GuardCommand>),
     /// Rewrite Kubernetes objects when their storage version changes, and say when it is safe to move
     Storage(Box<StorageCommand>),
+    /// Move an appliance to a release, as a transaction; or one step back; or on where it was interrupted
+    Upgrade(Box<UpgradeCommand>),
     /// Check or print the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -86,9 +92,11 @@ impl Cli {
             return Err(output::no_picture());
         }
         match self.command {
+            Command::Appliance(command) => command.run(&self.global),
             Command::Graph(command) => command.run(&self.global),
             Command::Guard(command) => command.run(&self.global),
             Command::Storage(command) => command.run(&self.global),
+            Command::Upgrade(command) => command.run(&self.global),
             Command::Status(facts) => crate::guard::status(&facts, &self.global),
             Command::Config(command) => run_config(&command, &self.global),
             Command::Completion { shell } => {

@@ -21,10 +21,11 @@ pub struct Config {
     pub graph: ::graph::settings::Settings,
     pub guard: ::guard::settings::Settings,
     pub storage: ::storage::settings::Settings,
+    pub upgrade: ::upgrade::settings::Settings,
 }
 
 /// The parts that the environment can configure: `HOLDFAST_PART_KEY`.
-const PARTS: [&str; 3] = ["graph", "guard", "storage"];
+const PARTS: [&str; 4] = ["graph", "guard", "storage", "upgrade"];
 
 /// Where a part of the configuration came from.
 pub struct Loaded {

@@ -57,3 +57,9 @@ impl From<::storage::Error> for Failure {
         Self::new(error.exit(), &error, error.hint())
     }
 }
+
+impl From<::upgrade::Error> for Failure {
+    fn from(error: ::upgrade::Error) -> Self {
+        Self::new(error.exit(), &error, error.hint())
+    }
+}

@@ -1,6 +1,8 @@
 //! Holdfast: one binary, all parts. Reads the command line and the configuration, runs one command, and ends with
 //! an exit code of the product's one table.
 
+mod appliance;
+mod bring;
 mod cli;
 mod config;
 mod failure;
@@ -9,6 +11,7 @@ mod guard;
 mod log;
 mod output;
 mod storage;
+mod upgrade;
 mod witness;
 
 use std::process::ExitCode;

@@ -21,6 +21,8 @@ const EVERY: Duration = Duration::from_millis(200);
 
 pub struct Console {
     stop: Arc<AtomicBool>,
+    /// Raised by the second signal.
+    insist: Arc<AtomicBool>,
     bar: Option<ProgressBar>,
     quiet: bool,
     for_program: Option<Mutex<(File, Instant)>>,
@@ -31,10 +33,12 @@ pub struct Console {
 
 impl Console {
     pub fn new(quiet: bool, progress_fd: Option<RawFd>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let [stop, insist] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
         {
             // Without a handler the signal ends the process at once, and the journal puts things right later.
+            // The second one finds the first one's flag raised: it comes before it.
+            let _ = raise_if(signal, &stop, &insist);
             let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
         }
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
@@ -44,6 +48,7 @@ impl Console {
         });
         Self {
             stop,
+            insist,
             bar,
             quiet,
             for_program: progress_fd.and_then(open_fd).map(|file| Mutex::new((file, Instant::now()))),
@@ -95,6 +100,19 @@ impl Console {
             let _ = writeln!(sink.0, "{}", event());
         }
     }
+}
+
+/// On a signal, raises `to` if `when` is raised.
+#[allow(unsafe_code)] // the standard way to act on a signal when a flag alone does not do
+fn raise_if(signal: i32, when: &Arc<AtomicBool>, to: &Arc<AtomicBool>) -> std::io::Result<()> {
+    let (when, to) = (Arc::clone(when), Arc::clone(to));
+    let act = move || {
+        if when.load(Ordering::Relaxed) {
+            to.store(true, Ordering::Relaxed);
+        }
+    };
+    // SAFETY: loads and stores of atomics are all that is done, which a signal handler may do.
+    unsafe { signal_hook::low_level::register(signal, act) }.map(drop)
 }
 
 /// The descriptor is ours from here on: whoever named it on the command line gave it to us.
@@ -157,5 +175,38 @@ impl Drop for Console {
             bar.finish_and_clear();
         }
         self.tell_program("end", true);
+    }
+}
+
+impl ::upgrade::Witness for Console {
+    fn step(&self, number: usize, of: usize, step: logic::upgrade::Step, way: logic::upgrade::Way) {
+        use logic::upgrade::Way;
+        let name = step.name();
+        if let Ok(mut current) = self.step.lock() {
+            *current = name;
+        }
+        let back = if way == Way::Back { "back, " } else { "" };
+        match &self.bar {
+            Some(bar) => {
+                bar.set_prefix(format!("{back}{number}/{of} {name}"));
+                bar.tick();
+            }
+            None if !self.quiet => eprintln!("{back}{number}/{of} {name}"),
+            None => {}
+        }
+        self.write(true, || json!({"type": "step", "step": name, "number": number, "of": of, "way": way}));
+    }
+
+    fn note(&self, text: &str) {
+        self.say(text);
+        self.write(true, || json!({"type": "note", "text": text}));
+    }
+
+    fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    fn abandon(&self) -> &AtomicBool {
+        &self.insist
     }
 }

@@ -218,7 +218,10 @@ fn the_preset_speaks_of_all_units_that_can_be_enabled() {
         preset.lines().filter_map(|line| line.strip_prefix(word)).map(str::to_owned).collect()
     };
     let (enabled, disabled) = (named("enable "), named("disable "));
-    assert_eq!(disabled, BTreeSet::from(["holdfast-graph.service".to_owned()]));
+    assert_eq!(
+        disabled,
+        BTreeSet::from(["holdfast-appliances.service", "holdfast-graph.service"].map(str::to_owned))
+    );
     let has_install = |unit: &String| {
         fs::read_to_string(format!("{DIST}/{UNITS}/{unit}")).unwrap().contains("\n[Install]\n")
     };

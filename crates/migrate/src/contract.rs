@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use logic::migrate::Target;
+use program::Protections;
 use serde_json::{Map, Value};
 
 use crate::options::Options;
@@ -51,6 +52,8 @@ pub struct Output {
     pub unavailable: Vec<String>,
     /// For the people who run the upgrade.
     pub notes: Vec<String>,
+    /// What an executable was kept in. A Rust type leaves it out: it is part of the program that runs it.
+    pub protections: Option<Protections>,
 }
 
 impl From<Map<String, Value>> for Output {
@@ -64,12 +67,18 @@ impl From<Map<String, Value>> for Output {
 pub struct Work<'a> {
     pub options: &'a Options<'a>,
     place: PathBuf,
+    /// Where the files of the stores really are.
+    store_places: Vec<PathBuf>,
     made: OnceCell<()>,
 }
 
 impl<'a> Work<'a> {
-    pub(crate) fn new(place: PathBuf, options: &'a Options<'a>) -> Self {
-        Self { options, place, made: OnceCell::new() }
+    pub(crate) fn new(place: PathBuf, store_places: Vec<PathBuf>, options: &'a Options<'a>) -> Self {
+        Self { options, place, store_places, made: OnceCell::new() }
+    }
+
+    pub(crate) fn store_places(&self) -> &[PathBuf] {
+        &self.store_places
     }
 
     /// The migration's own directory, empty at first. It is made when it is first asked for: most migrations work in

@@ -63,7 +63,7 @@ pub enum Error {
     #[error("the migration of {target} data to version {version} ({name}) failed")]
     Failed { target: Target, version: u32, name: String, source: Told },
     #[error("the migration of {target} data to version {version} ({name}) left stores that can't be used")]
-    Stores { target: Target, version: u32, name: String, source: StoreError },
+    Stores { target: Target, version: u32, name: String, source: Box<StoreError> },
     #[error("the migration of {target} data was stopped before version {version}")]
     Stopped { target: Target, version: u32 },
     #[error("can't work in {}", path.display())]

@@ -7,6 +7,7 @@
 //! that anybody could take for a result; nothing here decides what is kept: whoever asked persists what came out.
 //! Nothing is asynchronous, nothing prints.
 
+mod answer;
 mod contract;
 mod discover;
 mod error;
@@ -16,12 +17,14 @@ mod registry;
 mod run;
 mod stores;
 
+pub use answer::{AnswerError, parse_answer};
 pub use contract::{Failure, Input, Migration, Output, Work};
 pub use discover::{BadName, Named};
 pub use error::{Error, RegistryError, Told};
 pub use executable::ExecutableError;
 pub use logic::migrate::{Applied, Change, KeyChange, Known, Path, Refusal, Target};
 pub use options::{Limits, Options};
+pub use program::Protections;
 pub use registry::Registry;
 pub use run::{Data, Migrated, Step};
 pub use stores::{NewStore, StoreError};

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use logic::migrate::{Applied, KeyChange, Known, Secrets, Target, diff};
+use program::Protections;
 use serde_json::{Map, Value};
 
 use crate::contract::{Failure, Input, Output, Work};
@@ -46,6 +47,8 @@ pub struct Step {
     pub unavailable: Vec<String>,
     /// Names of the store files that it made.
     pub stores: Vec<String>,
+    /// What it was kept in, if it is an executable.
+    pub protections: Option<Protections>,
 }
 
 impl Migrated {
@@ -118,7 +121,7 @@ impl Run<'_> {
     fn step(&mut self, known: &Known, values: &Map<String, Value>) -> Result<Map<String, Value>, Error> {
         let (target, version, name) = (self.target, known.version, || known.name.clone());
         let place = self.place(version);
-        let work = Work::new(place.join("work"), self.options);
+        let work = Work::new(place.join("work"), self.stores.places(), self.options);
         if work.is_stopped() {
             return Err(Error::Stopped { target, version });
         }
@@ -136,7 +139,12 @@ impl Run<'_> {
         };
         let stores = if work.was_used() {
             let collected = self.stores.collect(&work.new_stores_path(), version, &self.options.limits);
-            collected.map_err(|source| Error::Stores { target, version, name: name(), source })?
+            collected.map_err(|source| Error::Stores {
+                target,
+                version,
+                name: name(),
+                source: source.into(),
+            })?
         } else {
             vec![]
         };
@@ -150,6 +158,7 @@ impl Run<'_> {
             notes: hidden(output.notes),
             unavailable: hidden(output.unavailable),
             stores,
+            protections: output.protections,
         });
         Ok(output.values)
     }

@@ -104,6 +104,14 @@ impl<'a> Stores<'a> {
         std::path::absolute(at).map(Some)
     }
 
+    /// Where the files really are that a view shows.
+    pub fn places(&self) -> Vec<PathBuf> {
+        let made = self.made.iter().filter_map(|made| made.staged.parent());
+        let mut places: Vec<_> = self.original.into_iter().chain(made).map(Path::to_owned).collect();
+        places.dedup();
+        places
+    }
+
     /// Takes what a migration left in its `stores` directory; says the names.
     pub fn collect(&mut self, dir: &Path, version: u32, limits: &Limits) -> Result<Vec<String>, StoreError> {
         let list = |source| StoreError::List { dir: dir.to_owned(), source };

@@ -1,23 +1,26 @@
 //! Running a program to its end.
 //!
-//! A program gets its own process group, no input, a time limit and a limit on what it may print. What it
-//! leaves behind in its group ends with it. All of it happens on the calling thread, in one `poll` loop over
+//! A program gets its own process group, a time limit and a limit on what it may print; no input unless it is
+//! given some; a sandbox if it is not trusted. What it leaves behind in its group ends with it. All of it happens on the calling thread, in one `poll` loop over
 //! its two pipes and its pidfd: no helper threads that could be left waiting for a program that hangs.
 //!
-//! What this can't do: end a descendant that moved to a session of its own, or one that outlives a caller that
-//! was killed with SIGKILL. Under systemd both die with the unit's control group.
+//! What this can't do without a sandbox: end a descendant that moved to a session of its own, or one that outlives
+//! a caller that was killed with SIGKILL. Under systemd both die with the unit's control group.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 
 use super::capture::Capture;
+use super::sandbox::{Board, Exceeded, Prepared, Protections, Report, Sandbox, Stage, before_exec};
 use super::watch::{End, Watched};
 
 /// How long a status command may take.
@@ -47,6 +50,8 @@ pub struct Limits<'a> {
     /// For each of stdout and stderr.
     pub max_output: usize,
     pub overflow: Overflow,
+    /// For stderr, where it differs: one stream is data, the other for people.
+    pub stderr: Option<(usize, Overflow)>,
     pub grace: Duration,
     /// Set from elsewhere (a signal, an overall time limit) to end the program early.
     pub stop: Option<&'a AtomicBool>,
@@ -58,9 +63,17 @@ impl Default for Limits<'_> {
             timeout: Some(DEFAULT_TIMEOUT),
             max_output: DEFAULT_MAX_OUTPUT,
             overflow: Overflow::Stop,
+            stderr: None,
             grace: DEFAULT_GRACE,
             stop: None,
         }
+    }
+}
+
+impl Limits<'_> {
+    pub(crate) fn of_stream(&self, which: usize) -> (usize, Overflow) {
+        let both = (self.max_output, self.overflow);
+        if which == 1 { self.stderr.unwrap_or(both) } else { both }
     }
 }
 
@@ -71,6 +84,11 @@ pub struct Invocation {
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub current_dir: Option<PathBuf>,
+    /// Nothing of the caller's environment is inherited.
+    pub clear_env: bool,
+    /// What it reads on stdin.
+    pub input: Option<Vec<u8>>,
+    pub sandbox: Option<Sandbox>,
 }
 
 impl Invocation {
@@ -108,6 +126,8 @@ pub struct Finished {
     /// Bytes left out of each under [`Overflow::Trim`].
     pub trimmed: (u64, u64),
     pub took: Duration,
+    /// What kept it in its sandbox, if it was in one.
+    pub protections: Option<Protections>,
 }
 
 impl Finished {
@@ -137,6 +157,14 @@ pub enum RunError {
     Stopped { program: String, stdout: Vec<u8>, stderr: Vec<u8> },
     #[error("can't watch {program} while it runs")]
     Watch { program: String, source: io::Error },
+    #[error("can't run {program} in a sandbox: can't {what}")]
+    Sandbox { program: String, what: &'static str, source: io::Error },
+    #[error("{program} was not run: this machine can't keep it from the network or from writing elsewhere")]
+    Unconfined { program: String, protections: Protections },
+    #[error("{program} was ended because it had more than {limit} processes and threads")]
+    TooManyProcesses { program: String, limit: u32, stderr: Vec<u8> },
+    #[error("{program} was ended because it used more than {limit} bytes of memory")]
+    TooMuchMemory { program: String, limit: u64, stderr: Vec<u8> },
 }
 
 impl RunError {
@@ -160,7 +188,16 @@ impl RunError {
                 format!("run {program} by hand and look at what it prints")
             }
             Self::Stopped { .. } => "run the command again".to_owned(),
-            Self::Watch { .. } => "see whether the machine is out of memory or file descriptors".to_owned(),
+            Self::Watch { .. } | Self::Sandbox { .. } => {
+                "see whether the machine is out of memory, file descriptors or namespaces".to_owned()
+            }
+            Self::Unconfined { .. } => {
+                "run it as root, or allow user namespaces or Landlock; or say that it may run without"
+                    .to_owned()
+            }
+            Self::TooManyProcesses { program, .. } | Self::TooMuchMemory { program, .. } => {
+                format!("see why {program} needs that much, or raise the limit")
+            }
         }
     }
 }
@@ -178,24 +215,47 @@ fn seconds(limit: Duration) -> String {
 pub fn run_limited(what: &Invocation, limits: &Limits<'_>) -> Result<Finished, RunError> {
     let program = what.program.display().to_string();
     let started = Instant::now();
-    let child = start(what).map_err(|source| RunError::Start { program: program.clone(), source })?;
+    let board = match what.sandbox.as_ref().map(|_| Board::new()).transpose() {
+        Ok(board) => board,
+        Err(source) => return Err(RunError::Start { program, source }),
+    };
+    let report = || board.as_ref().map(Board::read);
+    let child = match start(what, board.as_ref()) {
+        Ok(child) => child,
+        Err(source) => {
+            return Err(refused(&program, report().as_ref()).unwrap_or(RunError::Start { program, source }));
+        }
+    };
     let mut watched = match Watched::new(child, limits) {
         Ok(watched) => watched,
         Err(source) => return Err(RunError::Watch { program, source }),
     };
     let end = watched.follow(started, limits);
-    let status = watched.finish(limits.grace, matches!(end, Ok(End::Exited)));
+    let init = report().and_then(|report| report.init);
+    let status = watched.finish(limits.grace, matches!(end, Ok(End::Exited)), init);
     let [stdout, stderr] = watched.captures;
     match end {
         Err(source) => Err(RunError::Watch { program, source }),
         Ok(End::Exited) => match status {
-            Some(Ok(status)) => Ok(Finished {
-                status,
-                trimmed: (stdout.left_out(), stderr.left_out()),
-                stdout: stdout.into_bytes(),
-                stderr: stderr.into_bytes(),
-                took: started.elapsed(),
-            }),
+            Some(Ok(status)) => {
+                let report = report();
+                if let Some(error) = refused(&program, report.as_ref()) {
+                    return Err(error);
+                }
+                if let (Some(sandbox), Some(Report { exceeded: Some(exceeded), .. })) =
+                    (&what.sandbox, &report)
+                {
+                    return Err(over(program, *exceeded, sandbox, stderr.into_bytes()));
+                }
+                Ok(Finished {
+                    status: report.as_ref().and_then(|report| report.status).unwrap_or(status),
+                    trimmed: (stdout.left_out(), stderr.left_out()),
+                    stdout: stdout.into_bytes(),
+                    stderr: stderr.into_bytes(),
+                    took: started.elapsed(),
+                    protections: report.map(|report| report.protections),
+                })
+            }
             Some(Err(source)) => Err(RunError::Watch { program, source }),
             None => Err(RunError::Watch { program, source: io::ErrorKind::TimedOut.into() }),
         },
@@ -211,19 +271,54 @@ pub fn run_limited(what: &Invocation, limits: &Limits<'_>) -> Result<Finished, R
         Ok(End::Overflowed(which)) => Err(RunError::TooMuchOutput {
             program,
             stream: ["stdout", "stderr"][which],
-            limit: limits.max_output,
+            limit: limits.of_stream(which).0,
             start: [stdout, stderr].into_iter().nth(which).map(Capture::into_bytes).unwrap_or_default(),
         }),
     }
 }
 
-fn start(what: &Invocation) -> io::Result<Child> {
+/// What kept the sandbox from coming up.
+fn refused(program: &str, report: Option<&Report>) -> Option<RunError> {
+    let Report { failure, protections, .. } = *report?;
+    let program = program.to_owned();
+    failure.map(|(stage, error)| match stage {
+        Stage::Unconfined => RunError::Unconfined { program, protections },
+        stage => {
+            RunError::Sandbox { program, what: stage.as_str(), source: io::Error::from_raw_os_error(error) }
+        }
+    })
+}
+
+fn over(program: String, exceeded: Exceeded, sandbox: &Sandbox, stderr: Vec<u8>) -> RunError {
+    match exceeded {
+        Exceeded::Processes => {
+            RunError::TooManyProcesses { program, limit: sandbox.processes.unwrap_or_default(), stderr }
+        }
+        Exceeded::Memory => {
+            RunError::TooMuchMemory { program, limit: sandbox.memory.unwrap_or_default(), stderr }
+        }
+    }
+}
+
+fn start(what: &Invocation, board: Option<&Board>) -> io::Result<Child> {
     let mut command = Command::new(&what.program);
-    command.args(&what.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(&what.args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(what.input.as_deref().map_or_else(|| Ok(Stdio::null()), stdin_of)?);
     command.process_group(0);
+    if what.clear_env {
+        command.env_clear();
+    }
     command.envs(what.env.iter().map(|(name, value)| (name, value)));
-    if let Some(dir) = &what.current_dir {
-        command.current_dir(dir);
+    match (&what.sandbox, board) {
+        (Some(sandbox), Some(board)) => {
+            let mut prepared = Prepared::new(sandbox, what.current_dir.as_deref(), board)?;
+            before_exec(&mut command, move || prepared.enter());
+        }
+        _ => {
+            if let Some(dir) = &what.current_dir {
+                command.current_dir(dir);
+            }
+        }
     }
     let mut tries = 0;
     loop {
@@ -237,4 +332,12 @@ fn start(what: &Invocation) -> io::Result<Child> {
             other => return other,
         }
     }
+}
+
+/// In memory and whole: a program that does not read it can't make anybody wait.
+fn stdin_of(input: &[u8]) -> io::Result<Stdio> {
+    let mut file = File::from(rustix::fs::memfd_create(c"holdfast-input", MemfdFlags::CLOEXEC)?);
+    file.write_all(input)?;
+    file.rewind()?;
+    Ok(file.into())
 }

@@ -53,7 +53,10 @@ impl Watched {
         });
         match ready {
             Ok(pidfd) => {
-                let captures = [0, 1].map(|_| Capture::new(limits.max_output, limits.overflow));
+                let captures = [0, 1].map(|which| {
+                    let (limit, overflow) = limits.of_stream(which);
+                    Capture::new(limit, overflow)
+                });
                 Ok(Self { child, group, pidfd, pipes, captures })
             }
             Err(error) => {
@@ -103,8 +106,14 @@ impl Watched {
         Ok(End::Exited)
     }
 
-    /// Ends what is left of the group and reaps the program. `None`: it would not die.
-    pub(super) fn finish(&mut self, grace: Duration, exited: bool) -> Option<io::Result<ExitStatus>> {
+    /// Ends what is left of the group and reaps the program. `None`: it would not die. `init` is the process of a
+    /// sandbox that takes everything in it along: the program itself ends only after that.
+    pub(super) fn finish(
+        &mut self,
+        grace: Duration,
+        exited: bool,
+        init: Option<Pid>,
+    ) -> Option<io::Result<ExitStatus>> {
         if !exited {
             let _ = rustix::process::kill_process_group(self.group, Signal::TERM);
             // Its last words are read (and bounded) so that it can't hang on a full pipe instead of ending.
@@ -114,6 +123,14 @@ impl Watched {
                 && !matches!(self.wait_for_something(left.min(TICK)), Ok(true))
             {
                 let _ = self.read_available();
+            }
+            // The keeper of a sandbox lives until it has seen the init end, so its id is the init's and no one else's.
+            if let Some(init) = init
+                && !matches!(self.wait_for_something(Duration::ZERO), Ok(true))
+            {
+                let _ = rustix::process::kill_process(init, Signal::KILL);
+                self.pipes = [None, None];
+                let _ = self.wait_for_something(REAP);
             }
         }
         let _ = rustix::process::kill_process_group(self.group, Signal::KILL);

@@ -1,13 +1,13 @@
 //! The real `docker-registry` on a loopback port, and images pushed into it by the real `skopeo`.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -63,8 +63,9 @@ pub struct Registry {
     options: Options,
     _scratch: Scratch,
     process: Child,
-    /// Repository and digest of what [`Self::put`] uploaded.
-    uploaded: Mutex<HashSet<String>>,
+    /// Repository and digest of what [`Self::put`] uploaded: each once, because the registry denies for a moment what it
+    /// has when that comes a second time.
+    uploaded: Mutex<HashMap<String, Arc<OnceLock<()>>>>,
 }
 
 impl Registry {
@@ -174,11 +175,10 @@ impl Registry {
         let blobs = manifest["layers"].as_array().into_iter().flatten().chain(manifest.get("config"));
         for digest in blobs.map(digest_of) {
             let name = format!("{repository}@{digest}");
-            let known = self.uploaded.lock().unwrap_or_else(PoisonError::into_inner).contains(&name);
-            if !known {
-                self.put_blob(repository, &digest, &read(&digest));
-                self.uploaded.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
-            }
+            let mut uploaded = self.uploaded.lock().unwrap_or_else(PoisonError::into_inner);
+            let once = Arc::clone(uploaded.entry(name).or_default());
+            drop(uploaded);
+            once.get_or_init(|| self.put_blob(repository, &digest, &read(&digest)));
         }
         self.put_manifest(repository, tag, image.media_type, &bytes);
     }

@@ -111,6 +111,21 @@ impl Trace {
         Ok(Killed { call: calls.last().cloned(), calls, stdout, stderr })
     }
 
+    /// Kills the command and all it started after the first call that `when` says yes to. An error is the command that
+    /// ended before; what it left running is killed then.
+    pub fn kill_when(
+        command: Command,
+        roots: &[&Path],
+        when: impl FnMut(&Call) -> bool + Send,
+    ) -> Result<Killed, Traced> {
+        let (reached, traced) = trace(command, roots, Order::KillWhen(Box::new(when)));
+        if !reached {
+            return Err(traced);
+        }
+        let Traced { calls, stdout, stderr, .. } = traced;
+        Ok(Killed { call: calls.last().cloned(), calls, stdout, stderr })
+    }
+
     /// Sends a signal to the command (not to its children) after its n-th call, and lets it go on to its
     /// end. With n = 0 the signal arrives while the first call is under way, which is as early as the
     /// command can be expected to handle it.

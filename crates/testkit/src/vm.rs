@@ -100,7 +100,7 @@ impl Guest {
             vm[key] = value.clone();
         }
         json!({
-            "apiVersion": "holdfast.dev/v1",
+            "apiVersion": "holdfast/v1",
             "kind": "Release",
             "version": self.version,
             "dataVersions": {"appliance": self.data_version},

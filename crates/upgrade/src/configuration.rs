@@ -38,7 +38,7 @@ struct Document {
     values: Map<String, Value>,
 }
 
-const API_VERSION: &str = "holdfast.dev/v1";
+const API_VERSION: &str = "holdfast/v1";
 const KIND: &str = "Configuration";
 
 impl Configuration {

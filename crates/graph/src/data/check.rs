@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use logic::graph::{Notes, Place, lint};
+use oci::chain;
 
 use super::{directory, files};
 use crate::settings::Limits;
-use crate::source::error::chain;
 
 /// Mistakes are notes, however bad they are; that the directory can't be read is one of them.
 pub fn check(root: &Path) -> Notes {

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use oci::address::AddressError;
+use oci::{Access, Extent, FetchError, ImageError, ImageReference, ImageSource};
 use trust::openpgp::{Keyring, OpenPgpError};
 
 use super::signatures::{self, SignatureStore, StoreError};
@@ -11,10 +13,7 @@ use super::source::blocking;
 use super::tree::Tree;
 use super::{DataError, directory};
 use crate::settings::{Limits, Settings};
-use crate::source::address::{Address, AddressError};
-use crate::source::error::FetchError;
-use crate::source::http::Access;
-use crate::source::reference::{ImageError, ImageReference, ImageSource};
+use crate::source::address::Address;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageDataError {
@@ -93,7 +92,7 @@ impl DataImage {
         let source = match &mut self.source {
             Some(source) => source,
             none => {
-                let opened = self.reference.open(&self.access, limits).await;
+                let opened = self.reference.open(&self.access, &limits.of_images()).await;
                 none.insert(opened.map_err(ImageDataError::Fetch)?)
             }
         };
@@ -109,7 +108,10 @@ impl DataImage {
             let signed = signed.map_err(ImageDataError::Signature)?;
             tracing::info!(digest = digest.as_str(), key = signed.fingerprint, "graph data is signed");
         }
-        image.extract(&self.directory, limits).await.map_err(ImageDataError::Image)?;
+        image
+            .unpack(&self.directory, Extent::PlainFiles, &limits.of_images())
+            .await
+            .map_err(ImageDataError::Image)?;
         let (root, limits) = (self.directory.clone(), limits.clone());
         let tree = blocking(move || {
             let tree = directory::read(&data_root(&root), &limits);

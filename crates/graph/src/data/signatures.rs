@@ -4,14 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use oci::http;
+use oci::{Access, FetchError};
 use reqwest::{StatusCode, Url};
 use trust::container_signature::{self, ContainerSignatureError, Signed};
 use trust::digest::{BadDigest, Digest};
 use trust::openpgp::Keyring;
 
 use crate::settings::Limits;
-use crate::source::error::FetchError;
-use crate::source::http::{self, Access};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -51,7 +51,7 @@ impl SignatureStore {
         let bad = || StoreError::Url(place.to_owned());
         let base = Url::parse(&format!("{}/", place.trim_end_matches('/'))).map_err(|_| bad())?;
         let host = base.host_str().ok_or_else(bad)?;
-        let client = http::client(host, access, limits)?;
+        let client = http::client(host, access, &limits.of_images())?;
         Ok(Self::Web { base, client })
     }
 

@@ -92,10 +92,12 @@ impl Metrics {
             ("source_failures_total", "counter", "Those that failed.", |source| &source.failures),
             ("source_tags", "gauge", "Tags at the last look.", |source| &source.last_tags),
             ("source_releases", "gauge", "Releases at the last look.", |source| &source.last_releases),
-            ("source_head_requests_total", "counter", "HEAD requests.", |source| &source.heads),
-            ("source_get_requests_total", "counter", "GET requests.", |source| &source.gets),
-            ("source_bytes_total", "counter", "Bytes fetched.", |source| &source.bytes),
-            ("source_retries_total", "counter", "Requests that were tried again.", |source| &source.retries),
+            ("source_head_requests_total", "counter", "HEAD requests.", |source| &source.fetches.heads),
+            ("source_get_requests_total", "counter", "GET requests.", |source| &source.fetches.gets),
+            ("source_bytes_total", "counter", "Bytes fetched.", |source| &source.fetches.bytes),
+            ("source_retries_total", "counter", "Requests that were tried again.", |source| {
+                &source.fetches.retries
+            }),
         ];
         let sources = self.sources.load();
         for (name, kind, help, read) in columns.iter().filter(|_| !sources.is_empty()) {

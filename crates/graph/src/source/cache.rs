@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use disk::{Lock, durable};
+use oci::chain;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::error::chain;
 use super::image::{Rules, Verdict};
 use trust::digest::Digest;
 

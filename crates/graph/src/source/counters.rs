@@ -1,6 +1,9 @@
 //! What looking at a source cost: plain counters, for whoever shows them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use oci::counters::FetchCounters;
 
 /// Since the start, except where it says last.
 #[derive(Debug, Default)]
@@ -12,15 +15,7 @@ pub struct ScrapeCounters {
     pub last_tags: AtomicU64,
     /// Releases that the last good look gave.
     pub last_releases: AtomicU64,
-    pub heads: AtomicU64,
-    pub gets: AtomicU64,
-    /// Of bodies.
-    pub bytes: AtomicU64,
-    pub retries: AtomicU64,
-}
-
-pub(crate) fn add(counter: &AtomicU64, amount: u64) {
-    counter.fetch_add(amount, Ordering::Relaxed);
+    pub fetches: Arc<FetchCounters>,
 }
 
 pub(crate) fn set(counter: &AtomicU64, value: u64) {

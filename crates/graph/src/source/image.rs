@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use logic::graph::{Arch, ReleaseName, labels};
+use oci::layers::{self, LayerLimits, Said};
+use oci::manifest::{Descriptor, ImageConfig, Manifest};
+use oci::path::ImagePath;
+use oci::repository::Repository;
+use oci::{FetchError, chain};
 use serde::{Deserialize, Serialize};
 
-use super::error::{FetchError, chain};
-use super::files::ImagePath;
-use super::layers::{self, LayerLimits, Said};
-use super::manifest::{Descriptor, ImageConfig, Manifest};
 use super::metadata::parse_release_metadata;
-use super::repository::Repository;
 use crate::settings::Limits;
 use trust::digest::Digest;
 

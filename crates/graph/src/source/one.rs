@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use oci::address::{AddressError, host_of};
+use oci::counters::add;
+use oci::path::{ImagePath, PathError};
+use oci::repository::Repository;
+use oci::{Access, FetchError};
 use regex::Regex;
 
-use super::address::{Address, AddressError};
+use super::address::Address;
 use super::cache::Cache;
-use super::counters::{ScrapeCounters, add, set};
-use super::error::FetchError;
-use super::files::{ImagePath, PathError};
-use super::http::Access;
+use super::counters::{ScrapeCounters, set};
 use super::image::Rules;
-use super::layout::Layout;
 use super::metadata::DEFAULT_PATH;
 use super::ready::Ready;
-use super::registry::{Registry, host_of};
-use super::repository::{Place, Repository};
 use super::tagged::{Look, Tagged};
 use crate::settings::{Limits, SourceSettings};
 
@@ -124,20 +123,21 @@ impl Source {
     }
 
     async fn opened(&self) -> Result<Open, FetchError> {
-        let (index, limits, counters) = (self.index, &self.limits, || Arc::clone(&self.counters));
-        let place = match &self.address {
+        let (index, limits, fetches) = (self.index, &self.limits, Arc::clone(&self.counters.fetches));
+        let repository = match &self.address {
             Address::GraphFile(path) => return Ok(Open::Ready(Ready::file(index, path.clone(), limits))),
             Address::GraphUrl(url) => {
-                let ready = Ready::service(index, url.clone(), &self.access, limits, counters())?;
+                let ready = Ready::service(index, url.clone(), &self.access, limits, fetches)?;
                 return Ok(Open::Ready(ready));
             }
-            Address::Layout(directory) => Place::Layout(Layout::new(directory.clone(), limits)),
+            Address::Layout(directory) => {
+                Repository::in_layout(directory.clone(), &limits.of_images(), fetches)
+            }
             Address::Registry { base, repository } => {
                 let (base, repository, access) = (base.clone(), repository.clone(), self.access.clone());
-                let registry = Registry::open(base, repository, access, limits, counters()).await?;
-                Place::Registry(Box::new(registry))
+                Repository::in_registry(base, repository, access, &limits.of_images(), fetches).await?
             }
         };
-        Ok(Open::Images(Arc::new(Repository::new(place, limits, counters()))))
+        Ok(Open::Images(Arc::new(repository)))
     }
 }

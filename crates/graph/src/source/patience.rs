@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::error::FetchError;
+use oci::FetchError;
 
 /// Of one look at one source.
 pub(super) struct Patience {

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use oci::FetchError;
+use oci::repository::Repository;
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::cache::Cache;
-use super::error::FetchError;
 use super::image::{self, Rules, Step, Verdict};
 use super::patience::Patience;
-use super::repository::Repository;
 use trust::digest::Digest;
 
 /// Lists in lists: more than anybody writes.

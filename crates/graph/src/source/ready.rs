@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use logic::graph::Harvest;
 use logic::graph::document::Document;
+use oci::FetchError;
+use oci::address::host_of;
+use oci::counters::{FetchCounters, add};
+use oci::http::{self, Access, body};
+use oci::retry::retrying;
 use reqwest::header::{ACCEPT, ETAG, HeaderValue, IF_NONE_MATCH};
 use reqwest::{StatusCode, Url};
 
-use super::counters::{ScrapeCounters, add};
-use super::error::FetchError;
-use super::http::{self, Access, body};
-use super::registry::host_of;
-use super::retry::retrying;
 use crate::settings::Limits;
 
 const ACCEPTED: &str = "application/vnd.redhat.cincinnati.v1+json, application/json;q=0.9";
@@ -27,7 +27,7 @@ pub(super) struct Service {
     url: Url,
     http: reqwest::Client,
     limits: Limits,
-    counters: Arc<ScrapeCounters>,
+    counters: Arc<FetchCounters>,
     /// What it said last, under its own mark.
     last: Option<(HeaderValue, Harvest)>,
 }
@@ -42,9 +42,9 @@ impl Ready {
         url: Url,
         access: &Access,
         limits: &Limits,
-        counters: Arc<ScrapeCounters>,
+        counters: Arc<FetchCounters>,
     ) -> Result<Self, FetchError> {
-        let http = http::client(&host_of(&url), access, limits)?;
+        let http = http::client(&host_of(&url), access, &limits.of_images())?;
         Ok(Self::Service(Box::new(Service {
             index,
             url,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use logic::graph::release::Origin;
 use logic::graph::{Harvest, Notes, Place, Release, labels};
+use oci::repository::Repository;
+use oci::{FetchError, chain};
 use regex::Regex;
 use tokio::task::JoinSet;
 
 use super::cache::{Cache, Tags};
-use super::error::{FetchError, chain};
 use super::image::{Rules, Verdict};
 use super::reader::{Reader, Shared, Turns, blocking, interrupted};
-use super::repository::Repository;
 use trust::digest::Digest;
 
 pub(super) struct Tagged {

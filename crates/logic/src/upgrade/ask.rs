@@ -52,7 +52,7 @@ pub enum TakeUp {
     Undo,
     /// Take it forward again from its snapshot, if [`may_resume`] lets: that is the wish.
     Again,
-    /// Undo it: that is the wish.
+    /// Undo it, or go on doing so: that is the wish.
     UndoOnly,
     Refuse,
 }
@@ -64,7 +64,9 @@ pub fn take_up(wish: Wish, transaction: &Transaction) -> TakeUp {
     // From then on the old release may have run, and written: going back to the snapshot again would lose that.
     let returned = back && transaction.done.contains(&Step::Revert);
     match wish {
-        _ if transaction.committed || returned => TakeUp::GoOn,
+        _ if transaction.committed => TakeUp::GoOn,
+        Wish::RollBack if back && transaction.snapshot_taken => TakeUp::UndoOnly,
+        _ if returned => TakeUp::GoOn,
         _ if !transaction.snapshot_taken && back => TakeUp::GoOn,
         _ if !transaction.snapshot_taken => TakeUp::Undo,
         Wish::Resume => TakeUp::Again,

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use logic::upgrade::{
     Ask, Begin, Begun, Image, ImageId, Kind, Leftovers, Next, Point, Present, Record, Recovery,
-    ReleaseVersion, SnapshotId, Step, TakeUp, Transaction, Trouble, Wish, leftovers, may_resume,
+    ReleaseVersion, SnapshotId, Step, TakeUp, Transaction, Trouble, Way, Wish, leftovers, may_resume,
     may_roll_back, may_upgrade, take_up, trouble,
 };
 use testkit::explore;
@@ -159,11 +159,6 @@ impl World {
                     Recovery::Undo => TakeUp::Undo,
                 }
             }
-            (TakeUp::GoOn, Wish::RollBack)
-                if self.mistake == Some(Mistake::RevertedTwice) && !transaction.committed =>
-            {
-                TakeUp::UndoOnly
-            }
             (first, _) => first,
         };
         if self.mistake != Some(Mistake::PowerIsBelieved) {
@@ -177,7 +172,10 @@ impl World {
                 goal
             }
             TakeUp::UndoOnly => {
-                transaction.add(&undo);
+                let back = transaction.way == Way::Back;
+                if !back || self.mistake == Some(Mistake::RevertedTwice) {
+                    transaction.add(&undo);
+                }
                 Goal::Nothing
             }
             TakeUp::Again => {

@@ -1,5 +1,6 @@
 //! Migrations as a program sees them: registering, planning, running, stores.
 #![allow(clippy::unwrap_used)]
 
+mod executable;
 mod memory;
 mod support;

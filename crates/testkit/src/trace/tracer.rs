@@ -25,8 +25,16 @@ const LONGEST_RUN: Duration = Duration::from_secs(300);
 /// What to do at the n-th call.
 pub(super) enum Order<'a> {
     LetRun,
-    Kill { n: usize, first: Option<Box<dyn FnOnce() + Send + 'a>> },
-    Signal { n: usize, signal: Signal },
+    Kill {
+        n: usize,
+        first: Option<Box<dyn FnOnce() + Send + 'a>>,
+    },
+    Signal {
+        n: usize,
+        signal: Signal,
+    },
+    /// Kills all of them after the call that it says yes to, or when the command itself ends before.
+    KillWhen(Box<dyn FnMut(&Call) -> bool + Send + 'a>),
 }
 
 pub(super) struct Outcome {
@@ -101,6 +109,10 @@ impl<'a> Tracer<'a> {
                     self.ended(tracee);
                     if tracee == main {
                         status = Some(ExitStatus::from_raw(raw_status));
+                        // What it has left running would keep us waiting for ever.
+                        if matches!(self.order, Order::KillWhen(_)) && !self.killed {
+                            self.kill_all();
+                        }
                     }
                 }
             }
@@ -214,9 +226,12 @@ impl<'a> Tracer<'a> {
                     first();
                 }
                 self.reached = true;
-                self.killed = true;
-                for tracee in self.tracees.keys() {
-                    let _ = kill(Pid::from_raw(*tracee), Signal::SIGKILL);
+                self.kill_all();
+            }
+            Order::KillWhen(when) => {
+                if self.calls.last().is_some_and(|call| when(call)) {
+                    self.reached = true;
+                    self.kill_all();
                 }
             }
             Order::Signal { n, signal } if *n == count => {
@@ -224,6 +239,13 @@ impl<'a> Tracer<'a> {
                 let _ = kill(Pid::from_raw(self.main), *signal);
             }
             _ => {}
+        }
+    }
+
+    fn kill_all(&mut self) {
+        self.killed = true;
+        for tracee in self.tracees.keys() {
+            let _ = kill(Pid::from_raw(*tracee), Signal::SIGKILL);
         }
     }
 

@@ -14,6 +14,10 @@ use std::time::Duration;
 
 use logic::upgrade::{ImageId, SnapshotId};
 
+use crate::appliance::BackendKind;
+use crate::layout::Layout;
+use crate::supervise::Launcher;
+
 pub use error::Error;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -68,4 +72,17 @@ pub trait Backend {
     fn delete_snapshot(&self, id: &SnapshotId) -> Result<()>;
 
     fn remove_image(&self, image: &ImageId) -> Result<()>;
+}
+
+/// The backend of an appliance, as this program runs it.
+pub fn open(layout: &Layout, kind: BackendKind) -> Result<Box<dyn Backend>> {
+    let launcher = Launcher::of_this_program().map_err(|error| Error::Machine {
+        what: "this program cannot be found to start supervisors with".to_owned(),
+        why: error.to_string(),
+    })?;
+    Ok(match kind {
+        BackendKind::Slot => Box::new(slot::Slot::new(layout.clone(), launcher)),
+        BackendKind::Vm => Box::new(vm::Vm::new(layout.clone(), vm::Settings::default())),
+        BackendKind::Ostree => Box::new(slot::Slot::new(layout.clone(), launcher)),
+    })
 }

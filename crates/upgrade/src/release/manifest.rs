@@ -31,7 +31,7 @@ pub struct Manifest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApiVersion {
-    #[serde(rename = "holdfast.dev/v1")]
+    #[serde(rename = "holdfast/v1")]
     V1,
 }
 
@@ -157,6 +157,23 @@ pub enum Probe {
     Serial { text: String },
 }
 
+impl Manifest {
+    /// Everything in which a word can stand for something.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let slot = self.slot.iter().flat_map(|slot| slot.command.iter().chain(slot.environment.values()));
+        let vm =
+            self.vm.iter().flat_map(|vm| vm.forward.iter().map(|forward| &forward.host).chain([&vm.append]));
+        let probe: &[String] = match &self.readiness.probe {
+            Probe::Http { url: text } | Probe::Tcp { address: text } | Probe::Serial { text } => {
+                std::slice::from_ref(text)
+            }
+            Probe::Command { command } => command,
+            Probe::Notify => &[],
+        };
+        slot.chain(vm).chain(probe).map(String::as_str)
+    }
+}
+
 /// The manifest of a release that lies in a directory.
 pub fn read(release: &Path) -> Result<Manifest, Error> {
     let path = release.join(FILE);
@@ -183,7 +200,7 @@ mod tests {
     #[test]
     fn a_small_manifest_is_enough() {
         let manifest = parse(
-            br#"{"apiVersion": "holdfast.dev/v1", "kind": "Release", "version": "v1.0.0-7-abc",
+            br#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1.0.0-7-abc",
                  "slot": {"command": ["bin/notes", "--data", "{data}"]},
                  "readiness": {"probe": {"http": {"url": "http://127.0.0.1:{config.port}/ready"}}}}"#,
         )
@@ -198,9 +215,9 @@ mod tests {
         for bad in [
             r#"{}"#,
             r#"{"apiVersion": "holdfast.dev/v2", "kind": "Release", "version": "v1-7-a", "readiness": {"probe": "notify"}}"#,
-            r#"{"apiVersion": "holdfast.dev/v1", "kind": "Release", "version": "v1", "readiness": {"probe": "notify"}}"#,
-            r#"{"apiVersion": "holdfast.dev/v1", "kind": "Release", "version": "v1-7-a", "readines": {}, "readiness": {"probe": "notify"}}"#,
-            r#"{"apiVersion": "holdfast.dev/v1", "kind": "Release", "version": "v1-7-a", "slot": {"command": []}, "readiness": {"probe": "notify"}}"#,
+            r#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1", "readiness": {"probe": "notify"}}"#,
+            r#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1-7-a", "readines": {}, "readiness": {"probe": "notify"}}"#,
+            r#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1-7-a", "slot": {"command": []}, "readiness": {"probe": "notify"}}"#,
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }

@@ -68,7 +68,7 @@ impl SlotFixture {
         fs::create_dir_all(brought.join("bin")).unwrap();
         symlink(testkit::programs::notes(), brought.join("bin/notes")).unwrap();
         let mut manifest = json!({
-            "apiVersion": "holdfast.dev/v1",
+            "apiVersion": "holdfast/v1",
             "kind": "Release",
             "version": format!("v{build}-{build}-abc"),
             "slot": {"command": [

@@ -84,7 +84,7 @@ impl Appliance {
         let _ = fs::remove_dir_all(&brought);
         fs::create_dir_all(&brought).unwrap();
         let manifest = json!({
-            "apiVersion": "holdfast.dev/v1",
+            "apiVersion": "holdfast/v1",
             "kind": "Release",
             "version": format!("v{build}-{build}-abc"),
             "ostree": {"reference": reference},

@@ -2,23 +2,27 @@
 //! it was asked for by.
 
 use std::future::Future;
+use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Url;
 use tokio::io::AsyncReadExt as _;
 
-use super::counters::ScrapeCounters;
-use super::error::FetchError;
-use super::layers::LayerError;
-use super::layout::Layout;
-use super::manifest::Descriptor;
-use super::registry::Registry;
-use super::retry;
-use super::unpack::{self, Blob, Source};
-use crate::settings::Limits;
+use crate::counters::FetchCounters;
+use crate::error::FetchError;
+use crate::http::Access;
+use crate::layers::LayerError;
+use crate::layout::Layout;
+use crate::limits::Limits;
+use crate::manifest::Descriptor;
+use crate::registry::Registry;
+use crate::retry;
+use crate::unpack::{self, Blob};
 use trust::digest::Digest;
 
-pub(super) enum Place {
+enum Place {
     Registry(Box<Registry>),
     Layout(Layout),
 }
@@ -27,18 +31,31 @@ pub struct Repository {
     place: Place,
     retries: usize,
     grace: Duration,
-    counters: Arc<ScrapeCounters>,
+    counters: Arc<FetchCounters>,
 }
 
 impl Repository {
-    pub(super) fn new(place: Place, limits: &Limits, counters: Arc<ScrapeCounters>) -> Self {
+    /// Makes ready to ask; asks nothing yet. `base` is the scheme and the host of a registry.
+    pub async fn in_registry(
+        base: Url,
+        repository: String,
+        access: Access,
+        limits: &Limits,
+        counters: Arc<FetchCounters>,
+    ) -> Result<Self, FetchError> {
+        let registry = Registry::open(base, repository, access, limits, Arc::clone(&counters)).await?;
+        let (place, grace) = (Place::Registry(Box::new(registry)), limits.fetch_timeout);
+        Ok(Self { place, retries: limits.retries, grace, counters })
+    }
+
+    pub fn in_layout(directory: PathBuf, limits: &Limits, counters: Arc<FetchCounters>) -> Self {
+        let (place, grace) = (Place::Layout(Layout::new(directory, limits)), limits.fetch_timeout);
         // A file that is wrong stays wrong.
-        let retries = if matches!(place, Place::Registry(_)) { limits.retries } else { 0 };
-        Self { place, retries, grace: limits.fetch_timeout.get(), counters }
+        Self { place, retries: 0, grace, counters }
     }
 
     /// All tags, sorted, and their digests where the list says them.
-    pub(super) async fn tags(&self) -> Result<Vec<(String, Option<Digest>)>, FetchError> {
+    pub async fn tags(&self) -> Result<Vec<(String, Option<Digest>)>, FetchError> {
         let registry = match &self.place {
             Place::Layout(layout) => {
                 let tags = layout.tags().await?;
@@ -94,7 +111,7 @@ impl Repository {
     }
 
     /// A blob that is small enough to be held: the caller has looked at its size.
-    pub(super) async fn small_blob(&self, blob: &Descriptor) -> Result<Vec<u8>, FetchError> {
+    pub async fn small_blob(&self, blob: &Descriptor) -> Result<Vec<u8>, FetchError> {
         let what = || format!("blob {}", blob.digest);
         let attempt = || async {
             let mut bytes = vec![];
@@ -116,10 +133,10 @@ impl Repository {
     }
 
     /// As [`Self::layer`], but tried once.
-    pub(super) async fn layer_once<T: Send + 'static>(
+    pub(crate) async fn layer_once<T: Send + 'static>(
         &self,
         layer: &Descriptor,
-        work: impl FnOnce(&mut Source) -> Result<T, LayerError> + Send + 'static,
+        work: impl FnOnce(&mut dyn Read) -> Result<T, LayerError> + Send + 'static,
     ) -> Result<Result<T, LayerError>, FetchError> {
         let blob = self.blob(&layer.digest).await?;
         unpack::with_layer(blob, layer, self.grace, work).await
@@ -127,10 +144,10 @@ impl Repository {
 
     /// Lets `work` read a layer. It is called again where the layer did not arrive whole; what it made of a layer is
     /// given only if the layer was the right one.
-    pub(super) async fn layer<T: Send + 'static>(
+    pub async fn layer<T: Send + 'static>(
         &self,
         layer: &Descriptor,
-        work: impl Fn(&mut Source) -> Result<T, LayerError> + Clone + Send + 'static,
+        work: impl Fn(&mut dyn Read) -> Result<T, LayerError> + Clone + Send + 'static,
     ) -> Result<Result<T, LayerError>, FetchError> {
         self.retrying(|| self.layer_once(layer, work.clone())).await
     }
@@ -143,7 +160,7 @@ impl Repository {
     }
 
     /// Tries again what may go better the next time, with pauses.
-    pub(super) async fn retrying<T, F>(&self, attempt: impl FnMut() -> F) -> Result<T, FetchError>
+    pub(crate) async fn retrying<T, F>(&self, attempt: impl FnMut() -> F) -> Result<T, FetchError>
     where
         F: Future<Output = Result<T, FetchError>>,
     {

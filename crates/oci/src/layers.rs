@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::files::{ImagePath, PathError, Place};
+use crate::path::{ImagePath, PathError, Place};
 
 /// Entries of one layer: more than any image has.
 const ENTRIES_LIMIT: u64 = 1_000_000;
@@ -20,6 +20,8 @@ const ZSTD_WINDOW_LOG: u32 = 27;
 /// Why the content of a layer is refused. It is the content's fault, not the way's.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
+    #[error("layers of the kind {0:?} are not known here")]
+    MediaType(String),
     #[error("it unpacks to more than {limit} bytes")]
     Bytes { limit: u64 },
     #[error("it has more than {limit} entries")]
@@ -32,7 +34,11 @@ pub enum LayerError {
     FileSize { path: String, size: u64, limit: u64 },
     #[error("{path} is not a regular file")]
     NotAFile { path: String },
-    #[error("more than {limit} files")]
+    #[error("{path} is a device, or of a kind that is not known")]
+    Special { path: String },
+    #[error("{path} is a link to nothing that is in the image")]
+    Link { path: String },
+    #[error("more than {limit} files and directories")]
     Files { limit: usize },
     #[error("it cannot be unpacked")]
     Damaged(#[source] io::Error),
@@ -76,21 +82,66 @@ pub fn find_file(layer: impl Read, wanted: &ImagePath, limits: LayerLimits) -> R
     Ok(said)
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    Directory,
+    File,
+    Symlink,
+    HardLink,
+    Other,
+}
+
 /// One entry of a layer.
-pub(super) struct Entry<'a, 'b, R: Read>(&'a mut tar::Entry<'b, R>);
+pub(crate) struct Entry<'a, 'b, R: Read>(&'a mut tar::Entry<'b, R>);
 
 impl<R: Read> Entry<'_, '_, R> {
-    pub(super) fn is_dir(&self) -> bool {
+    pub(crate) fn is_dir(&self) -> bool {
         self.0.header().entry_type().is_dir()
     }
 
-    pub(super) fn is_file(&self) -> bool {
+    pub(crate) fn is_file(&self) -> bool {
         let kind = self.0.header().entry_type();
         kind.is_file() || kind.is_contiguous()
     }
 
+    pub(crate) fn kind(&self) -> EntryKind {
+        match self.0.header().entry_type() {
+            tar::EntryType::Directory => EntryKind::Directory,
+            // With holes where it is sparse: they are written out.
+            tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
+                EntryKind::File
+            }
+            tar::EntryType::Symlink => EntryKind::Symlink,
+            tar::EntryType::Link => EntryKind::HardLink,
+            _ => EntryKind::Other,
+        }
+    }
+
+    /// Of the content, as it is read.
+    pub(crate) fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    pub(crate) fn mode(&self) -> io::Result<u32> {
+        self.0.header().mode()
+    }
+
+    pub(crate) fn owner(&self) -> io::Result<(u32, u32)> {
+        let number = |id: u64| u32::try_from(id).map_err(|_| io::Error::from(io::ErrorKind::InvalidData));
+        Ok((number(self.0.header().uid()?)?, number(self.0.header().gid()?)?))
+    }
+
+    /// Seconds since 1970; 0 where the header makes no sense, for nothing depends on it.
+    pub(crate) fn modified(&self) -> i64 {
+        self.0.header().mtime().ok().and_then(|seconds| i64::try_from(seconds).ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn link_target(&self) -> Option<Vec<u8>> {
+        self.0.link_name_bytes().map(|target| target.into_owned()).filter(|target| !target.is_empty())
+    }
+
     /// The whole content, if it is a regular file within the limit: by its header, and by what comes.
-    pub(super) fn content(&mut self, path: &ImagePath, limit: u64) -> Result<Vec<u8>, LayerError> {
+    pub(crate) fn content(&mut self, path: &ImagePath, limit: u64) -> Result<Vec<u8>, LayerError> {
         if !self.is_file() {
             return Err(LayerError::NotAFile { path: path.to_string() });
         }
@@ -106,6 +157,10 @@ impl<R: Read> Entry<'_, '_, R> {
         Ok(bytes)
     }
 
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+
     /// Reads over what is left of the content, so that what the archive's reader takes next is headers only.
     /// Gives how many bytes it will pass over by itself: those of sparse files, which must not be expanded.
     fn finish(&mut self) -> io::Result<u64> {
@@ -117,7 +172,7 @@ impl<R: Read> Entry<'_, '_, R> {
 }
 
 /// Calls `each` with every entry of a layer and its path in the image.
-pub(super) fn for_each<L: Read>(
+pub(crate) fn for_each<L: Read>(
     layer: L,
     limit: u64,
     mut each: impl FnMut(&ImagePath, &mut Entry<'_, '_, Meter<Unpacked<L>>>) -> Result<(), LayerError>,
@@ -175,7 +230,7 @@ impl Gauge {
     }
 }
 
-pub(super) struct Meter<R> {
+pub(crate) struct Meter<R> {
     reader: R,
     gauge: Rc<Gauge>,
 }
@@ -203,7 +258,7 @@ impl<R: Read> Read for Meter<R> {
 }
 
 /// A layer without its compression.
-pub(super) enum Unpacked<R: Read> {
+pub(crate) enum Unpacked<R: Read> {
     Gzip(Box<MultiGzDecoder<Start<R>>>),
     Zstd(zstd::stream::read::Decoder<'static, Start<R>>),
     Plain(Start<R>),

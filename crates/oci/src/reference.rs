@@ -2,34 +2,38 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! # use graph::source::{http::Access, reference::{Image, ImageReference}};
-//! # let limits = graph::settings::Limits::default();
+//! # use oci::{Access, ImageReference, Limits, Extent};
+//! # let limits = Limits::default();
 //! // HOST/REPO:TAG, HOST/REPO@sha256:…, oci:DIR:TAG; https://, or http:// for a registry without TLS, may precede HOST.
 //! let reference = ImageReference::parse("registry.example/graph-data:latest")?;
 //! let source = reference.open(&Access::default(), &limits).await?; // once: it keeps connections and tokens
 //! let digest = source.digest().await?; // one HEAD: unchanged is cheap
 //! let image = source.image(&digest).await?; // manifest; image.digest, image.layers
-//! image.extract(std::path::Path::new("an/empty/directory"), &limits).await?;
+//! image.unpack(std::path::Path::new("an/empty/directory"), Extent::Whole, &limits).await?;
 //! # Ok(()) }
 //! ```
 
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reqwest::Url;
 
-use super::address::{self, AddressError};
-use super::counters::ScrapeCounters;
-use super::error::FetchError;
-use super::files::{self, TreeBudget};
-use super::http::Access;
-use super::layers::LayerError;
-use super::layout::Layout;
-use super::manifest::{Descriptor, Manifest, ManifestError};
-use super::registry::{self, Registry, host_of};
-use super::repository::{Place, Repository};
-use crate::settings::Limits;
+use crate::address::{self, AddressError, host_of};
+use crate::counters::FetchCounters;
+use crate::error::FetchError;
+use crate::http::Access;
+use crate::layers::LayerError;
+use crate::limits::Limits;
+use crate::manifest::{Descriptor, Manifest, ManifestError, Platform};
+use crate::registry;
+use crate::repository::Repository;
+use crate::tree::{Budget, Extent, TreeWriter};
 use trust::digest::Digest;
+
+/// Lists in lists: more than anybody writes.
+const LISTS: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -39,8 +43,18 @@ pub enum ImageError {
     Manifest { digest: Digest, source: ManifestError },
     #[error("image {digest} holds no platform")]
     Empty { digest: Digest },
+    #[error("image {digest} is not made for {architecture}")]
+    Platform { digest: Digest, architecture: String },
     #[error("layer {digest} is refused")]
     Layer { digest: Digest, source: LayerError },
+}
+
+impl ImageError {
+    /// The disk, or the quota, is full.
+    pub fn is_out_of_space(&self) -> bool {
+        let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        matches!(self, Self::Layer { source: LayerError::Write { source, .. }, .. } if full(source.kind()))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,17 +100,16 @@ impl ImageReference {
 
     /// Makes ready to ask; asks nothing yet.
     pub async fn open(&self, access: &Access, limits: &Limits) -> Result<ImageSource, FetchError> {
-        let counters = Arc::new(ScrapeCounters::default());
-        let place = match self {
+        let counters = Arc::new(FetchCounters::default());
+        let shared = Arc::clone(&counters);
+        let repository = match self {
             Self::Registry { base, repository, .. } => {
-                let (base, repository, counters) = (base.clone(), repository.clone(), Arc::clone(&counters));
-                let registry = Registry::open(base, repository, access.clone(), limits, counters).await?;
-                Place::Registry(Box::new(registry))
+                let (base, repository) = (base.clone(), repository.clone());
+                Repository::in_registry(base, repository, access.clone(), limits, shared).await?
             }
-            Self::Layout { directory, .. } => Place::Layout(Layout::new(directory.clone(), limits)),
+            Self::Layout { directory, .. } => Repository::in_layout(directory.clone(), limits, shared),
         };
-        let repository = Arc::new(Repository::new(place, limits, Arc::clone(&counters)));
-        Ok(ImageSource { reference: self.clone(), repository, counters })
+        Ok(ImageSource { reference: self.clone(), repository: Arc::new(repository), counters })
     }
 
     /// `HOST/REPO`, as signatures name it; of a layout, its directory.
@@ -112,7 +125,7 @@ impl ImageReference {
 pub struct ImageSource {
     reference: ImageReference,
     repository: Arc<Repository>,
-    pub counters: Arc<ScrapeCounters>,
+    pub counters: Arc<FetchCounters>,
 }
 
 impl ImageSource {
@@ -125,23 +138,46 @@ impl ImageSource {
         }
     }
 
-    /// The image of a digest; of an image for several platforms, the first by digest: what is wanted here does not
-    /// depend on the platform.
+    /// The image of a digest; of an image for several platforms, the first by digest: for what does not depend on the
+    /// platform.
     pub async fn image(&self, digest: &Digest) -> Result<Image, ImageError> {
+        self.image_by(digest, |entries| entries.iter().map(|entry| &entry.digest).min().cloned()).await
+    }
+
+    /// The image of a digest; of an image for several platforms, the one for `platform`.
+    pub async fn image_for(&self, digest: &Digest, platform: &Platform) -> Result<Image, ImageError> {
+        let fitting = |entries: &[Descriptor]| {
+            let mut fitting = entries.iter().filter(|entry| entry.platform.as_ref() == Some(platform));
+            let only = entries.first().filter(|only| entries.len() == 1 && only.platform.is_none());
+            fitting.next().or(only).map(|entry| entry.digest.clone())
+        };
+        let image = self.image_by(digest, fitting).await;
+        image.map_err(|error| match error {
+            ImageError::Empty { digest, .. } => {
+                ImageError::Platform { digest, architecture: platform.architecture.clone() }
+            }
+            error => error,
+        })
+    }
+
+    async fn image_by(
+        &self,
+        digest: &Digest,
+        pick: impl Fn(&[Descriptor]) -> Option<Digest>,
+    ) -> Result<Image, ImageError> {
         let mut next = digest.clone();
-        for _ in 0..3 {
+        for _ in 0..LISTS {
             let bytes = self.repository.manifest(&next).await?;
             let manifest = Manifest::parse(&bytes)
                 .map_err(|source| ImageError::Manifest { digest: next.clone(), source })?;
             match manifest {
                 Manifest::Image { layers, .. } => {
-                    let layers = layers.into_iter().filter(Descriptor::is_file_layer).collect();
                     let repository = Arc::clone(&self.repository);
                     return Ok(Image { digest: digest.clone(), manifest: next, layers, repository });
                 }
                 Manifest::List(entries) => {
-                    let real = entries.into_iter().filter(Descriptor::is_real).map(|entry| entry.digest);
-                    next = real.min().ok_or_else(|| ImageError::Empty { digest: digest.clone() })?;
+                    let real: Vec<_> = entries.into_iter().filter(Descriptor::is_real).collect();
+                    next = pick(&real).ok_or_else(|| ImageError::Empty { digest: digest.clone() })?;
                 }
             }
         }
@@ -161,31 +197,52 @@ pub struct Image {
 }
 
 impl Image {
-    /// Puts the regular files and directories of the image into `into`, an empty directory. Links and devices are
-    /// left out; removals by upper layers hold. Limits: `graph_data_bytes`, `graph_data_files`, `layer_bytes`. After
-    /// an error, what is in `into` must not be used.
-    pub async fn extract(&self, into: &Path, limits: &Limits) -> Result<(), ImageError> {
+    /// Puts what is in the image into `into`, an empty directory, made if it is not there; removals by upper layers hold. Limits: `tree_bytes`,
+    /// `tree_entries`, `layer_bytes`. Extended attributes are left out. After an error, and where this is not waited
+    /// for to its end, what is in `into` must not be used.
+    pub async fn unpack(&self, into: &Path, extent: Extent, limits: &Limits) -> Result<(), ImageError> {
         // Not layer by layer: what a garbled layer left behind must not show through the right one.
-        self.repository.retrying(|| self.extract_once(into, limits)).await?
+        self.repository.retrying(|| self.unpack_once(into, extent, limits)).await?
     }
 
-    async fn extract_once(&self, into: &Path, limits: &Limits) -> Result<Result<(), ImageError>, FetchError> {
-        files::emptied(into).map_err(|source| FetchError::File { path: into.to_owned(), source })?;
-        let mut budget = TreeBudget { bytes: limits.graph_data_bytes, files: limits.graph_data_files };
+    async fn unpack_once(
+        &self,
+        into: &Path,
+        extent: Extent,
+        limits: &Limits,
+    ) -> Result<Result<(), ImageError>, FetchError> {
+        let budget = Budget { bytes: limits.tree_bytes, entries: limits.tree_entries };
+        let failed = |source| FetchError::File { path: into.to_owned(), source };
+        let mut writer =
+            emptied(into).and_then(|()| TreeWriter::new(into, extent, budget)).map_err(failed)?;
         let limit = limits.layer_bytes;
         for layer in &self.layers {
             let refused = |source| ImageError::Layer { digest: layer.digest.clone(), source };
+            if !layer.is_file_layer() {
+                // Without it the tree would have holes that nobody sees.
+                if extent != Extent::PlainFiles {
+                    return Ok(Err(refused(LayerError::MediaType(layer.media_type.clone()))));
+                }
+                continue;
+            }
             if layer.size > limit {
                 return Ok(Err(refused(LayerError::Bytes { limit })));
             }
-            let root = into.to_owned();
-            let mut left = budget;
-            let work = move |source: &mut _| files::extract(source, &root, limit, &mut left).map(|()| left);
+            let work = move |source: &mut dyn Read| writer.layer(source, limit).map(|()| writer);
             match self.repository.layer_once(layer, work).await? {
-                Ok(left) => budget = left,
+                Ok(after) => writer = after,
                 Err(source) => return Ok(Err(refused(source))),
             }
         }
         Ok(Ok(()))
     }
+}
+
+/// Also of what an earlier try left, however deep.
+fn emptied(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    for entry in fs::read_dir(directory)? {
+        disk::tree::remove(&entry?.path()).map_err(io::Error::other)?;
+    }
+    Ok(())
 }

@@ -46,6 +46,21 @@ pub struct Platform {
     pub os: String,
 }
 
+impl Platform {
+    /// Of this machine, as images name it.
+    pub fn here() -> Self {
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "x86" => "386",
+            "aarch64" => "arm64",
+            "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+            "powerpc64" => "ppc64",
+            other => other,
+        };
+        Self { architecture: architecture.to_owned(), os: "linux".to_owned() }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     #[error("it is not a manifest")]
@@ -107,14 +122,14 @@ impl Descriptor {
     }
 
     /// Whether it is an image for a platform, and not an attestation that lies beside one.
-    pub(crate) fn is_real(&self) -> bool {
+    pub fn is_real(&self) -> bool {
         let unknown = |platform: &Platform| platform.architecture == "unknown" || platform.os == "unknown";
         !self.platform.as_ref().is_some_and(unknown)
             && !self.annotations.contains_key("vnd.docker.reference.type")
     }
 
     /// Whether it is a layer of files that the registry itself holds.
-    pub(crate) fn is_file_layer(&self) -> bool {
+    pub fn is_file_layer(&self) -> bool {
         let kind = self.media_type.as_str();
         kind.starts_with("application/vnd.oci.image.layer.v1.tar")
             || kind.starts_with("application/vnd.docker.image.rootfs.diff.tar")

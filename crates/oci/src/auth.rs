@@ -9,14 +9,14 @@ use docker_credential::{CredentialRetrievalError, DockerCredential};
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::error::FetchError;
-use super::http::{Access, body};
+use crate::error::FetchError;
+use crate::http::{Access, body};
 
 /// Tokens are a few kilobytes at most.
 const TOKEN_LIMIT: u64 = 1 << 20;
 
 #[derive(Clone)]
-pub(super) enum Credential {
+pub(crate) enum Credential {
     Password {
         user: String,
         password: String,
@@ -26,7 +26,7 @@ pub(super) enum Credential {
 }
 
 /// What `config.json` holds for a host, if anything. May run a credential helper, so not for the runtime's threads.
-pub(super) fn credential(host: &str, access: &Access) -> Result<Option<Credential>, FetchError> {
+pub(crate) fn credential(host: &str, access: &Access) -> Result<Option<Credential>, FetchError> {
     let failed = |why: String| FetchError::Access { host: host.to_owned(), why };
     let path = match &access.credentials {
         Some(path) => path.clone(),
@@ -59,13 +59,13 @@ fn own_config() -> Option<PathBuf> {
 
 /// What a registry asks for in `WWW-Authenticate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Challenge {
+pub(crate) enum Challenge {
     Basic,
     Bearer { realm: String, service: Option<String>, scope: Option<String> },
 }
 
 impl Challenge {
-    pub(super) fn parse(header: &str) -> Option<Self> {
+    pub(crate) fn parse(header: &str) -> Option<Self> {
         let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return Some(Self::Basic);
@@ -100,7 +100,7 @@ struct TokenAnswer {
 }
 
 /// The `Authorization` header that answers a challenge. `None`: there is nothing to answer with.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     http: &reqwest::Client,
     registry: &Url,
     repository: &str,

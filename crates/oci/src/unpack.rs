@@ -6,41 +6,45 @@
 
 use std::io::{self, Read};
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncRead;
 use tokio_util::io::SyncIoBridge;
 
-use super::error::FetchError;
-use super::layers::LayerError;
-use super::manifest::Descriptor;
+use crate::error::FetchError;
+use crate::layers::LayerError;
+use crate::manifest::Descriptor;
 use trust::digest::{Digest, Hasher};
 
-pub(super) type Blob = Pin<Box<dyn AsyncRead + Send>>;
+pub(crate) type Blob = Pin<Box<dyn AsyncRead + Send>>;
 
 /// Slower than this, a fetch that never ends is the more likely explanation.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 10;
 
 /// How long a blob of a size may take, beside what is granted to every request.
-pub(super) fn time_for(size: u64, grace: Duration) -> Duration {
+pub(crate) fn time_for(size: u64, grace: Duration) -> Duration {
     grace.saturating_add(Duration::from_secs(size / SLOWEST_BYTES_PER_SECOND))
 }
 
 /// Lets `work` read the layer, then reads what it left of it. Outer: whether the bytes were got, and were those of
 /// the digest; inner: what `work` made of them.
-pub(super) async fn with_layer<T: Send + 'static>(
+pub(crate) async fn with_layer<T: Send + 'static>(
     blob: Blob,
     layer: &Descriptor,
     grace: Duration,
-    work: impl FnOnce(&mut Source) -> Result<T, LayerError> + Send + 'static,
+    work: impl FnOnce(&mut dyn Read) -> Result<T, LayerError> + Send + 'static,
 ) -> Result<Result<T, LayerError>, FetchError> {
     let time_limit = time_for(layer.size, grace);
     let (digest, size) = (layer.digest.clone(), layer.size);
+    let waited_for = Arc::new(());
+    let watched = Arc::downgrade(&waited_for);
     let task = tokio::task::spawn_blocking(move || {
         let mut source = Source {
             hasher: digest.hasher(),
             reader: SyncIoBridge::new(blob),
             received: 0,
+            watched,
             // One more than there should be: so that too much is noticed, and not read on.
             most: size.saturating_add(1),
             deadline: Instant::now() + time_limit,
@@ -50,14 +54,18 @@ pub(super) async fn with_layer<T: Send + 'static>(
         source.finish(&digest, size, time_limit).map(|()| result)
     });
     // The task ends early only with the runtime.
-    task.await.unwrap_or(Err(FetchError::Interrupted))
+    let done = task.await.unwrap_or(Err(FetchError::Interrupted));
+    drop(waited_for);
+    done
 }
 
 /// The compressed bytes of a layer, hashed as they pass.
-pub(super) struct Source {
+struct Source {
     hasher: Hasher,
     reader: SyncIoBridge<Blob>,
     received: u64,
+    /// Gone when nobody waits for the work any more.
+    watched: Weak<()>,
     most: u64,
     deadline: Instant,
     failure: Option<io::Error>,
@@ -74,6 +82,9 @@ impl Read for Source {
             source.failure.get_or_insert(error);
             Err(told)
         };
+        if self.watched.strong_count() == 0 {
+            return failed(self, io::ErrorKind::ConnectionAborted.into());
+        }
         if Instant::now() >= self.deadline {
             return failed(self, io::ErrorKind::TimedOut.into());
         }

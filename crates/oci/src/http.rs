@@ -8,8 +8,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::error::FetchError;
-use crate::settings::{Limits, SourceSettings};
+use crate::error::FetchError;
+use crate::limits::Limits;
 
 /// How a host is reached.
 #[derive(Debug, Clone, Default)]
@@ -22,24 +22,14 @@ pub struct Access {
     pub proxy: Option<String>,
 }
 
-impl From<&SourceSettings> for Access {
-    fn from(settings: &SourceSettings) -> Self {
-        Self {
-            credentials: settings.credentials.clone(),
-            ca_file: settings.ca_file.clone(),
-            proxy: settings.proxy.clone(),
-        }
-    }
-}
-
 /// For reaching a host at all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 const AGENT: &str = concat!("holdfast/", env!("CARGO_PKG_VERSION"));
 
 /// A client for `host`, the name of which is for messages only.
-pub(crate) fn client(host: &str, access: &Access, limits: &Limits) -> Result<reqwest::Client, FetchError> {
+pub fn client(host: &str, access: &Access, limits: &Limits) -> Result<reqwest::Client, FetchError> {
     let failed = |why: String| FetchError::Access { host: host.to_owned(), why };
-    let limit = limits.fetch_timeout.get();
+    let limit = limits.fetch_timeout;
     let mut builder = reqwest::Client::builder()
         .user_agent(AGENT)
         .tls_backend_preconfigured(tls(access.ca_file.as_deref()).map_err(failed)?)
@@ -52,7 +42,7 @@ pub(crate) fn client(host: &str, access: &Access, limits: &Limits) -> Result<req
             reqwest::Proxy::all(proxy).map_err(|error| failed(format!("proxy {proxy:?}: {error}")))?;
         builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_env()));
     }
-    builder.build().map_err(|error| failed(super::error::chain(&error)))
+    builder.build().map_err(|error| failed(crate::error::chain(&error)))
 }
 
 /// An explicit provider: two in one process would panic at the first handshake.
@@ -82,11 +72,7 @@ fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
 }
 
 /// Reads a body that may be no longer than `limit`.
-pub(crate) async fn body(
-    mut response: reqwest::Response,
-    what: &str,
-    limit: u64,
-) -> Result<Vec<u8>, FetchError> {
+pub async fn body(mut response: reqwest::Response, what: &str, limit: u64) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
     loop {
         match response.chunk().await {

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::error::FetchError;
-use super::manifest::Descriptor;
-use super::unpack::Blob;
-use crate::settings::Limits;
+use crate::error::FetchError;
+use crate::limits::Limits;
+use crate::manifest::Descriptor;
+use crate::unpack::Blob;
 use trust::digest::Digest;
 
 /// The tag of an image.
@@ -31,12 +31,12 @@ struct Marker {
 }
 
 impl Layout {
-    pub(super) fn new(directory: PathBuf, limits: &Limits) -> Self {
-        Self { directory, manifest_bytes: limits.manifest_bytes, tags_limit: limits.releases }
+    pub(crate) fn new(directory: PathBuf, limits: &Limits) -> Self {
+        Self { directory, manifest_bytes: limits.manifest_bytes, tags_limit: limits.images }
     }
 
     /// Every image, by its tag; one without a name has an empty tag and is told apart by its digest.
-    pub(super) async fn tags(&self) -> Result<Vec<(String, Digest)>, FetchError> {
+    pub(crate) async fn tags(&self) -> Result<Vec<(String, Digest)>, FetchError> {
         let marker: Marker = self.json("oci-layout").await?;
         if !marker.version.starts_with("1.") {
             let why = format!("layouts of version {:?} are not known here", marker.version);
@@ -108,19 +108,19 @@ impl Layout {
         index.map(|index| index.manifests).map_err(|error| self.nonsense(what, error.to_string()))
     }
 
-    pub(super) async fn resolve(&self, tag: &str) -> Result<Digest, FetchError> {
+    pub(crate) async fn resolve(&self, tag: &str) -> Result<Digest, FetchError> {
         let tags = self.tags().await?;
         let missing = || FetchError::NoSuchTag { path: self.directory.clone(), tag: tag.to_owned() };
         tags.into_iter().find(|(name, _)| name == tag).map(|(_, digest)| digest).ok_or_else(missing)
     }
 
     /// Not checked yet.
-    pub(super) async fn manifest(&self, digest: &Digest) -> Result<Vec<u8>, FetchError> {
+    pub(crate) async fn manifest(&self, digest: &Digest) -> Result<Vec<u8>, FetchError> {
         self.read(&blob_path(digest)).await
     }
 
     /// Not checked yet.
-    pub(super) async fn blob(&self, digest: &Digest) -> Result<Blob, FetchError> {
+    pub(crate) async fn blob(&self, digest: &Digest) -> Result<Blob, FetchError> {
         let path = self.directory.join(blob_path(digest));
         let file = tokio::fs::File::open(&path).await;
         Ok(Box::pin(file.map_err(|source| FetchError::File { path, source })?))

@@ -1,17 +1,14 @@
 //! How a registry lets people in: passwords, tokens, authorities of its own; and what is said where it does not.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, too")]
 
-mod support;
-
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use graph::source::error::chain;
-use support::World;
+use oci::{Access, FetchError, ImageReference, ImageSource, Limits, chain};
 use testkit::flaky_proxy::{Asked, Fault, FlakyProxy};
 use testkit::image::{Form, Image, Layout, Packing};
 use testkit::registry::{Options, PASSWORD, Registry, Scratch, USER, certificates, docker_config};
@@ -24,17 +21,31 @@ fn push_one(registry: &Registry, scratch: &Scratch) {
     registry.push(&layout, "a", REPOSITORY, "a", Form::Oci);
 }
 
-fn world(registry: &Registry, scheme: &str, credentials: Option<PathBuf>) -> World {
-    let mut world = World::of(format!("registry:{scheme}://{}/{REPOSITORY}", registry.host()));
-    // Without this, those of whoever runs the tests would be used.
-    let none = world.scratch.join("none.json");
-    fs::write(&none, "{}").unwrap();
-    world.settings.sources[0].credentials = Some(credentials.unwrap_or(none));
-    world
+fn reference(registry: &Registry, scheme: &str) -> ImageReference {
+    ImageReference::parse(&format!("{scheme}://{}/{REPOSITORY}:a", registry.host())).unwrap()
 }
 
-async fn denied(mut world: World) -> String {
-    chain(&world.scrape().await.unwrap_err())
+/// Without a file, those of whoever runs the tests would be used.
+fn with(scratch: &Scratch, credentials: Option<&Path>) -> Access {
+    let none = scratch.join("none.json");
+    fs::write(&none, "{}").unwrap();
+    Access { credentials: Some(credentials.map_or(none, Path::to_owned)), ..Access::default() }
+}
+
+async fn open(reference: ImageReference, access: Access) -> Result<ImageSource, FetchError> {
+    reference.open(&access, &Limits { retries: 0, ..Limits::default() }).await
+}
+
+async fn let_in(source: &ImageSource) {
+    let image = source.image(&source.digest().await.unwrap()).await.unwrap();
+    assert_eq!(image.layers.len(), 2);
+}
+
+async fn denied(reference: ImageReference, access: Access) -> String {
+    match open(reference, access).await {
+        Ok(source) => chain(&source.digest().await.unwrap_err()),
+        Err(error) => chain(&error),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,16 +57,15 @@ async fn a_user_and_a_password_are_taken_from_config_json() {
     docker_config(&right, &registry.host(), USER, PASSWORD);
     docker_config(&wrong, &registry.host(), USER, "looking-glass");
 
-    let mut world_in = world(&registry, "http", Some(right));
-    world_in.scrape().await.unwrap();
-    assert_eq!(world_in.names(), ["1.0.0+amd64"]);
+    let_in(&open(reference(&registry, "http"), with(&scratch, Some(&right))).await.unwrap()).await;
 
-    let text = denied(world(&registry, "http", Some(wrong))).await;
+    let text = denied(reference(&registry, "http"), with(&scratch, Some(&wrong))).await;
     assert!(text.contains("does not let us in: the credentials are refused"), "{text}");
     assert!(!text.contains("looking-glass"), "{text}");
-    let text = denied(world(&registry, "http", None)).await;
+    let text = denied(reference(&registry, "http"), with(&scratch, None)).await;
     assert!(text.contains("asks for a user and a password"), "{text}");
-    let text = denied(world(&registry, "http", Some(scratch.join("missing.json")))).await;
+    let text =
+        denied(reference(&registry, "http"), with(&scratch, Some(&scratch.join("missing.json")))).await;
     assert!(text.contains("missing.json"), "{text}");
 }
 
@@ -67,18 +77,12 @@ async fn a_registry_with_an_authority_of_its_own_is_trusted_when_told_to() {
     let registry = Registry::with(Options { tls, ..Options::default() });
     push_one(&registry, &scratch);
 
-    let mut trusting = world(&registry, "https", None);
-    trusting.settings.sources[0].ca_file = Some(scratch.join("ca.pem"));
-    trusting.scrape().await.unwrap();
-    assert_eq!(trusting.names(), ["1.0.0+amd64"]);
+    let trusting = |file: &str| Access { ca_file: Some(scratch.join(file)), ..with(&scratch, None) };
+    let_in(&open(reference(&registry, "https"), trusting("ca.pem")).await.unwrap()).await;
 
-    let mut wary = world(&registry, "https", None);
-    wary.settings.limits.retries = 0;
-    let text = denied(wary).await;
+    let text = denied(reference(&registry, "https"), with(&scratch, None)).await;
     assert!(text.contains("certificate"), "{text}");
-    let mut wrong = world(&registry, "https", None);
-    wrong.settings.sources[0].ca_file = Some(scratch.join("server.key"));
-    let text = denied(wrong).await;
+    let text = denied(reference(&registry, "https"), trusting("server.key")).await;
     assert!(text.contains("server.key") && text.contains("no certificate"), "{text}");
 }
 
@@ -138,18 +142,17 @@ async fn credentials_are_exchanged_for_a_token_once() {
     docker_config(&wrong, &registry.host(), USER, "looking-glass");
     server.take_log();
 
-    let mut world_in = world(&registry, "http", Some(right));
+    let source = open(reference(&registry, "http"), with(&scratch, Some(&right))).await.unwrap();
     for _ in 0..2 {
-        world_in.scrape().await.unwrap();
-        assert_eq!(world_in.names(), ["1.0.0+amd64"]);
+        let_in(&source).await;
     }
     let log = server.take_log();
     assert_eq!(log.len(), 1, "{log:?}");
     assert_eq!(scope_of(&log[0]), format!("repository:{REPOSITORY}:pull"));
 
-    let text = denied(world(&registry, "http", Some(wrong))).await;
+    let text = denied(reference(&registry, "http"), with(&scratch, Some(&wrong))).await;
     assert!(text.contains("the credentials are refused"), "{text}");
-    let text = denied(world(&registry, "http", None)).await;
+    let text = denied(reference(&registry, "http"), with(&scratch, None)).await;
     assert!(text.contains("no token without credentials"), "{text}");
 }
 
@@ -159,9 +162,8 @@ async fn a_proxy_is_used_where_one_is_given() {
     push_one(&registry, &scratch);
     // To a proxy, the whole address is sent: enough to tell that it was asked.
     let proxy = FlakyProxy::alone(|_| Fault::status(404));
-    let mut through = world(&registry, "http", None);
-    through.settings.sources[0].proxy = Some(format!("http://{}", proxy.address));
-    let text = denied(through).await;
+    let through = Access { proxy: Some(format!("http://{}", proxy.address)), ..with(&scratch, None) };
+    let text = denied(reference(&registry, "http"), through).await;
     assert!(text.contains("404"), "{text}");
     let log = proxy.take_log();
     assert!(log[0].path.starts_with(&format!("http://{}/v2/", registry.host())), "{log:?}");

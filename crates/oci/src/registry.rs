@@ -13,13 +13,14 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio_util::io::StreamReader;
 
-use super::auth::{self, Challenge, Credential};
-use super::counters::{ScrapeCounters, add};
-use super::error::FetchError;
-use super::http::{self, Access, body};
-use super::manifest::ACCEPTED;
-use super::unpack::Blob;
-use crate::settings::Limits;
+use crate::address::host_of;
+use crate::auth::{self, Challenge, Credential};
+use crate::counters::{FetchCounters, add};
+use crate::error::FetchError;
+use crate::http::{self, Access, body};
+use crate::limits::Limits;
+use crate::manifest::ACCEPTED;
+use crate::unpack::Blob;
 use trust::digest::Digest;
 
 /// Tags that are asked for at once; registries cut it to what they like.
@@ -38,7 +39,7 @@ pub struct Registry {
     request_limit: Duration,
     manifest_bytes: u64,
     tags_limit: usize,
-    counters: Arc<ScrapeCounters>,
+    counters: Arc<FetchCounters>,
 }
 
 /// What is sent with each request, once a registry asked for it.
@@ -71,12 +72,12 @@ struct RefusalEntry {
 
 impl Registry {
     /// `base` is the scheme and the host, with a port where it is not the usual one.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         base: Url,
         repository: String,
         access: Access,
         limits: &Limits,
-        counters: Arc<ScrapeCounters>,
+        counters: Arc<FetchCounters>,
     ) -> Result<Self, FetchError> {
         let host = host_of(&base);
         let http = http::client(&host, &access, limits)?;
@@ -88,9 +89,9 @@ impl Registry {
             repository,
             credential,
             authorization: Mutex::default(),
-            request_limit: limits.fetch_timeout.get(),
+            request_limit: limits.fetch_timeout,
             manifest_bytes: limits.manifest_bytes,
-            tags_limit: limits.releases,
+            tags_limit: limits.images,
             counters,
         })
     }
@@ -101,7 +102,7 @@ impl Registry {
     }
 
     /// One page of tags, and where the next one is.
-    pub(super) async fn tag_page(&self, next: Option<Url>) -> Result<(Vec<String>, Option<Url>), FetchError> {
+    pub(crate) async fn tag_page(&self, next: Option<Url>) -> Result<(Vec<String>, Option<Url>), FetchError> {
         let what = format!("the tags of {}", self.repository);
         let url = match next {
             Some(url) => url,
@@ -124,7 +125,7 @@ impl Registry {
         Ok((page.tags.unwrap_or_default(), next))
     }
 
-    pub(super) fn tags_limit(&self) -> usize {
+    pub(crate) fn tags_limit(&self) -> usize {
         self.tags_limit
     }
 
@@ -143,7 +144,7 @@ impl Registry {
     }
 
     /// What a tag points at now.
-    pub(super) async fn resolve(&self, tag: &str) -> Result<Digest, FetchError> {
+    pub(crate) async fn resolve(&self, tag: &str) -> Result<Digest, FetchError> {
         let what = format!("tag {tag:?}");
         if !is_tag(tag) {
             return Err(FetchError::Nonsense { what, why: "no tag is written like that".to_owned() });
@@ -163,7 +164,7 @@ impl Registry {
     }
 
     /// Not checked yet.
-    pub(super) async fn manifest(&self, digest: &Digest) -> Result<Vec<u8>, FetchError> {
+    pub(crate) async fn manifest(&self, digest: &Digest) -> Result<Vec<u8>, FetchError> {
         let what = format!("manifest {digest}");
         let url = self.url(&format!("manifests/{digest}"))?;
         let response = self.send(Method::GET, &url, &what, Some(self.request_limit)).await?;
@@ -173,7 +174,7 @@ impl Registry {
     }
 
     /// Not checked yet. Each piece may take as long as a request.
-    pub(super) async fn blob(&self, digest: &Digest) -> Result<Blob, FetchError> {
+    pub(crate) async fn blob(&self, digest: &Digest) -> Result<Blob, FetchError> {
         let what = format!("blob {digest}");
         let url = self.url(&format!("blobs/{digest}"))?;
         let response = self.send(Method::GET, &url, &what, None).await?;
@@ -266,13 +267,8 @@ impl Registry {
     }
 }
 
-pub(super) fn host_of(base: &Url) -> String {
-    let host = base.host_str().unwrap_or_default();
-    base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
 /// As the distribution protocol has it; also what keeps a tag inside its path.
-pub(super) fn is_tag(text: &str) -> bool {
+pub(crate) fn is_tag(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     (1..=128).contains(&text.len()) && !text.starts_with(['.', '-']) && text.bytes().all(inner)
 }

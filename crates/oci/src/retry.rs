@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 
-use super::counters::{ScrapeCounters, add};
-use super::error::FetchError;
+use crate::counters::{FetchCounters, add};
+use crate::error::FetchError;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Also the longest that a server's own wish is followed: the next look comes anyway.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-pub(super) async fn retrying<T, F>(
+pub async fn retrying<T, F>(
     retries: usize,
-    counters: &ScrapeCounters,
+    counters: &FetchCounters,
     attempt: impl FnMut() -> F,
 ) -> Result<T, FetchError>
 where

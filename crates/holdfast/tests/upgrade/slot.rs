@@ -1,0 +1,385 @@
+//! A supervised process, and what goes wrong elsewhere.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::programs;
+
+use crate::site::{Kind, Release, Site};
+use crate::stories;
+
+pub struct Slot;
+
+impl Kind for Slot {
+    const BACKEND: &'static str = "slot";
+
+    fn write(release: &Release, to: &Path) {
+        fs::create_dir_all(to.join("bin")).unwrap();
+        let program = to.join("bin/notes");
+        fs::copy(programs::notes(), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = vec!["bin/notes", "--data", "{data}", "--port", "{config.port}", "--version"];
+        let (version, data) = (release.version(), release.data.to_string());
+        command.extend([version.as_str(), "--data-version", &data]);
+        if release.never_ready {
+            command.extend(["--misbehave", "never-ready"]);
+        }
+        let manifest = json!({
+            "apiVersion": "holdfast/v1",
+            "kind": "Release",
+            "version": version,
+            "slot": {"command": command},
+            "readiness": {
+                "probe": {"http": {"url": "http://127.0.0.1:{config.port}/ready"}},
+                "timeout": "60s",
+                "interval": "10ms",
+            },
+        });
+        fs::write(to.join("release.json"), manifest.to_string()).unwrap();
+    }
+}
+
+stories! { Slot:
+    upgrade_without_migration,
+    upgrade_with_migration,
+    roll_back,
+    roll_back_with_a_new_workload,
+    resume_before_the_snapshot,
+    resume_after_success,
+    resume_without_the_old_image,
+    resume_and_roll_back_after_it,
+    a_failed_upgrade_puts_everything_back,
+    an_appliance_that_is_off_is_upgraded_and_stays_off,
+}
+
+fn old() -> Release {
+    Release::of(10)
+}
+
+fn new() -> Release {
+    Release::of(20).with_data(2)
+}
+
+fn site() -> Site<Slot> {
+    let site = Site::new();
+    site.create(&old());
+    site.put("bread", "two");
+    site
+}
+
+#[track_caller]
+fn untouched(site: &Site<Slot>) {
+    site.serves(&old());
+    assert_eq!(site.note("bread").as_deref(), Some("two"));
+    let seen = site.inspect();
+    assert_eq!(seen["state"], Value::from("up-to-date"), "{seen:#}");
+    assert_eq!(seen["dataVersion"], Value::from(1), "{seen:#}");
+    assert_eq!(seen["images"].as_array().unwrap().len(), 1, "{seen:#}");
+    assert_eq!(seen["snapshots"].as_array().unwrap().len(), 0, "{seen:#}");
+    let data = site.appliance().join("state/data");
+    let stores: Vec<_> = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(stores, ["notes.v1"]);
+}
+
+#[test]
+fn the_data_version_is_not_stamped_when_a_migration_fails() {
+    let site = site();
+    for script in ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho '{\"values\": '\n", "not a program"] {
+        let reference = site.release(&new().with_migration(2, script));
+        let failed = site.ends(&["upgrade", "shop", "--release", &reference], 7);
+        assert!(failed.err.contains("appliance-2") || failed.err.contains("version 2"), "{}", failed.err);
+        untouched(&site);
+    }
+}
+
+#[test]
+fn data_newer_than_the_program_is_refused() {
+    let site = Site::<Slot>::new();
+    site.create(&Release::of(10).with_data(3));
+    let reference = site.release(&Release::of(20).with_data(2));
+    let refused = site.ends(&["upgrade", "shop", "--release", &reference], 4);
+    assert!(refused.err.contains("newer"), "{}", refused.err);
+    site.serves(&Release::of(10));
+}
+
+#[test]
+fn an_older_release_and_the_same_build_with_other_content_are_refused() {
+    let site = site();
+    let older = site.release(&Release::of(5));
+    let refused = site.ends(&["upgrade", "shop", "--release", &older], 4);
+    assert!(refused.err.contains("older"), "{}", refused.err);
+    let same = site.release(&old().with_data(2));
+    let refused = site.ends(&["upgrade", "shop", "--release", &same], 4);
+    assert!(refused.err.contains("build id"), "{}", refused.err);
+    untouched(&site);
+}
+
+#[test]
+fn a_migration_that_was_applied_and_has_changed_is_refused() {
+    let site = site();
+    site.upgrade(&new());
+    let other = Release::of(30).with_data(3).with_migration(2, "#!/bin/sh\ncat\n");
+    let reference = site.release(&other);
+    let refused = site.ends(&["upgrade", "shop", "--release", &reference], 4);
+    assert!(refused.err.contains("digest"), "{}", refused.err);
+    site.serves(&new());
+}
+
+#[test]
+fn a_dry_run_shows_what_would_change_and_changes_nothing() {
+    let site = site();
+    let reference = site.release(&Release::of(30).with_data(3));
+    let shown = site.ok(&["upgrade", "shop", "--release", &reference, "--dry-run"]).out;
+    for expected in ["1 → 2 → 3", "power-off · snapshot", "+ title2", "- title1", "+ store notes.v3"] {
+        assert!(shown.contains(expected), "{expected} is not in {shown}");
+    }
+    assert!(!shown.contains("hush"));
+    untouched(&site);
+}
+
+#[test]
+fn the_mark_that_something_is_in_progress_is_not_in_the_snapshot() {
+    let site = site();
+    let reference = site.release(&new());
+    site.killed_at(&["upgrade", "shop", "--release", &reference], "migrate");
+    let snapshots = site.appliance().join("snapshots");
+    let snapshot = fs::read_dir(&snapshots).unwrap().next().unwrap().unwrap().path();
+    let state = snapshot.join("state");
+    let held: Vec<_> = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(held.iter().all(|name| name == "configuration.json" || name == "data"), "{held:?}");
+    site.ok(&["upgrade", "shop", "--rollback"]);
+    untouched(&site);
+    site.ends(&["upgrade", "shop", "--resume"], 3);
+}
+
+#[test]
+fn the_lock_of_a_dead_owner_does_not_hold_and_that_of_a_live_one_does() {
+    let site = site();
+    let reference = site.release(&new().never_ready());
+    let words = ["upgrade", "shop", "--release", &reference, "--timeout", "20s"];
+    let mut running = site.command(&words).spawn().unwrap();
+    site.wait("the upgrade to be under way", || site.inspect()["step"] == "prove-ready");
+    assert_eq!(site.inspect()["state"], Value::from("upgrading"));
+    let refused = site.ends(&["upgrade", "shop", "--release", &reference], 75);
+    assert!(refused.err.contains(&running.id().to_string()), "{}", refused.err);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    site.state_is("interrupted");
+    site.ok(&["upgrade", "shop", "--rollback"]);
+    untouched(&site);
+}
+
+#[test]
+fn readiness_after_a_revert_is_checked_and_its_failure_is_an_error() {
+    let site = site();
+    let reference = site.release(&new().never_ready());
+    // The old release can't come back: its port is taken in the meantime.
+    let words = ["upgrade", "shop", "--release", &reference, "--timeout", "3s"];
+    let child = site.command(&words).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let current = site.appliance().join("current");
+    site.wait("the switch", || {
+        fs::read_link(&current).is_ok_and(|to| to.display().to_string().contains(&new().version()))
+    });
+    let image = fs::read_dir(site.appliance().join("releases")).unwrap().map(|entry| entry.unwrap().path());
+    let image = image.into_iter().find(|path| path.display().to_string().contains(&old().version())).unwrap();
+    fs::rename(image.join("bin"), image.join("gone")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(10), "{said}");
+    site.state_is("needs-hands");
+    fs::rename(image.join("gone"), image.join("bin")).unwrap();
+    site.ok(&["upgrade", "shop", "--rollback"]);
+    untouched(&site);
+}
+
+#[test]
+fn an_interrupt_undoes_at_every_step_and_a_second_one_leaves_it_for_later() {
+    let site = site();
+    for signal in [Signal::INT, Signal::TERM] {
+        for step in ["stage", "prepare", "power-off", "snapshot", "migrate", "reconfigure", "power-on"] {
+            let reference = site.release(&new().never_ready());
+            let words = ["upgrade", "shop", "--release", &reference, "--timeout", "20s"];
+            let done = site.signalled_at(&words, step, signal);
+            assert_eq!(done.code, 9, "{step}: {}", done.err);
+            untouched(&site);
+        }
+    }
+    let reference = site.release(&new().never_ready());
+    let words = ["upgrade", "shop", "--release", &reference, "--timeout", "60s"];
+    let mut child = site.command(&words).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    site.wait("the upgrade to wait", || site.inspect()["step"] == "prove-ready");
+    // Nothing can come back as long as this is held: the way back waits.
+    let blocker = site.root.join("blocked");
+    let image = site.appliance().join("releases");
+    let old_image = fs::read_dir(&image).unwrap().map(|entry| entry.unwrap().path());
+    let old_image =
+        old_image.into_iter().find(|path| path.display().to_string().contains(&old().version())).unwrap();
+    fs::rename(old_image.join("bin"), &blocker).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    site.wait("the way back", || site.inspect()["way"] == "back");
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let code = child.wait().unwrap().code();
+    assert!(matches!(code, Some(10 | 11)), "{code:?}");
+    fs::rename(&blocker, old_image.join("bin")).unwrap();
+    site.ok(&["appliance", "start", "shop"]);
+    untouched(&site);
+}
+
+#[test]
+fn an_image_that_vanishes_at_any_step_is_put_right_or_named() {
+    for step in ["prepare", "power-off", "snapshot", "migrate", "reconfigure", "power-on"] {
+        let site = site();
+        let reference = site.release(&new());
+        let words = ["upgrade", "shop", "--release", &reference];
+        // Stopped there, so that the image is gone before the step is done.
+        let mut child = site.command(&words).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        let mut said = String::new();
+        let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+        while std::io::BufRead::read_line(&mut lines, &mut said).unwrap() > 0 {
+            if said.lines().last().unwrap_or_default().ends_with(&format!(" {step}")) {
+                break;
+            }
+        }
+        rustix::process::kill_process(pid, Signal::STOP).unwrap();
+        for entry in fs::read_dir(site.appliance().join("releases")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.display().to_string().contains(&new().version()) {
+                fs::remove_dir_all(path).unwrap();
+            }
+        }
+        rustix::process::kill_process(pid, Signal::CONT).unwrap();
+        std::io::Read::read_to_string(&mut lines, &mut said).unwrap();
+        let code = child.wait().unwrap().code();
+        // It may have been read already: then the release runs, and its image is missed by the next one only.
+        assert!(matches!(code, Some(9)), "{step}: {code:?} {said}");
+        untouched(&site);
+    }
+}
+
+#[test]
+fn secrets_are_sealed_rotated_and_never_shown() {
+    let site = site();
+    let dir = site.appliance();
+    let sealed = |dir: &Path| {
+        let grep = std::process::Command::new("grep").args(["-rl", "hush"]).arg(dir).output().unwrap();
+        String::from_utf8(grep.stdout).unwrap()
+    };
+    assert_eq!(sealed(&dir), "", "a secret lies in clear");
+    let keys = || fs::read_dir(dir.join("keys")).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();
+    let before = keys();
+    assert_eq!(before.len(), 1);
+    fs::write(site.root.join("secret"), "hush hush\n").unwrap();
+    let reference = site.release(&new());
+    let done = site.ok(&["upgrade", "shop", "--release", &reference, "--set-secret", "password=@secret"]);
+    assert!(!(done.out + &done.err).contains("hush"));
+    assert_eq!(sealed(&dir), "");
+    let after = keys();
+    assert_eq!(after.len(), 2, "that of the rollback point, and a new one");
+    assert!(after.contains(&before[0]));
+    let shown = site.ok(&["appliance", "inspect", "shop", "-o", "yaml"]).out;
+    assert!(shown.contains("(secret)") && !shown.contains("hush"), "{shown}");
+    site.ok(&["upgrade", "shop", "--rollback"]);
+    assert_eq!(keys(), before, "the old key opens the old configuration");
+    untouched(&site);
+    let mode = fs::metadata(dir.join("keys").join(&before[0])).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn workloads_go_on_throughout_and_are_read_through_migration() {
+    let site = site();
+    let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = own.to_string();
+    let words = ["appliance", "workload", "create", "shop", "cache", "--set", "size=3", "--"];
+    let command = ["{release}/bin/notes", "--data", "{data}", "--port", &port, "--version", "w"];
+    site.ok(&[&words[..], &command[..]].concat());
+    let answers = || testkit::vm::ask(own, "GET", "/version", "").is_some_and(|answer| answer.status == 200);
+    site.wait("the workload", answers);
+    let record = || fs::read(site.appliance().join("workloads/cache/record.json")).unwrap();
+    let before = record();
+
+    let over = AtomicBool::new(false);
+    let asked = std::thread::scope(|scope| {
+        let asker = scope.spawn(|| {
+            let mut asked = 0;
+            while !over.load(Ordering::Relaxed) {
+                assert!(answers(), "the workload did not answer, after {asked} times");
+                asked += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            asked
+        });
+        let next = new();
+        let dir = site.release(&next);
+        let script = "#!/usr/bin/env python3\nimport json, sys\ngiven = json.load(sys.stdin)\n\
+                      values = given['values']\nvalues['bytes'] = values.pop('size') * 1024\n\
+                      json.dump({'values': values, 'unavailable': ['attach']}, sys.stdout)\n";
+        let path = Path::new(&dir).join("migrations/workload-2-bytes");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let done = site.ok(&["upgrade", "shop", "--release", &dir]);
+        assert!(done.out.contains("cache") && done.out.contains("attach"), "{}", done.out);
+        over.store(true, Ordering::Relaxed);
+        asker.join().unwrap()
+    });
+    println!("the workload answered {asked} times throughout the upgrade");
+    site.serves(&new());
+
+    let seen = site.ok(&["appliance", "workload", "inspect", "shop", "cache", "-o", "json"]);
+    let seen: Value = serde_json::from_str(&seen.out).unwrap();
+    assert_eq!((&seen["data"]["bytes"], &seen["readAs"]), (&Value::from(3072), &Value::from(2)));
+    let skipped = site.ok(&["appliance", "workload", "set", "shop", "cache", "bytes=1"]);
+    assert!(skipped.err.contains("skipped"), "{}", skipped.err);
+    assert_eq!(record(), before, "a workload's record is never rewritten");
+    // Its maker's image stays for it.
+    site.upgrade(&Release::of(30).with_data(2));
+    site.upgrade(&Release::of(40).with_data(2));
+    assert!(answers());
+    let images = site.inspect()["images"].to_string();
+    assert!(images.contains(&old().version()), "{images}");
+}
+
+#[test]
+fn a_configuration_that_does_not_work_is_put_back() {
+    let site = site();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("port={}", taken.local_addr().unwrap().port());
+    let words = ["appliance", "configure", "shop", "--set", &port, "--restart"];
+    site.ends(&words, 4);
+    site.serves(&old());
+    site.ok(&["appliance", "configure", "shop", "--set", "title1=List", "--restart"]);
+    assert_eq!(site.inspect()["configuration"]["title1"], Value::from("List"));
+    site.serves(&old());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_touched() {
+    let site = site();
+    site.ends(&["upgrade", "nobody", "--release", "/nowhere"], 3);
+    site.ends(&["upgrade", "shop"], 2);
+    site.ends(&["upgrade", "shop", "--release", "/nowhere"], 3);
+    let empty = site.root.join("empty");
+    fs::create_dir(&empty).unwrap();
+    site.ends(&["upgrade", "shop", "--release", &empty.display().to_string()], 3);
+    let strange = site.root.join("strange");
+    fs::create_dir(&strange).unwrap();
+    for manifest in ["{}", "{\"version\": \"v1-x-a\"}", "\0"] {
+        fs::write(strange.join("release.json"), manifest).unwrap();
+        site.ends(&["upgrade", "shop", "--release", &strange.display().to_string()], 4);
+    }
+    // Words that stand for nothing with this configuration.
+    let reference = site.release(&new());
+    let path = Path::new(&reference).join("release.json");
+    let text = fs::read_to_string(&path).unwrap().replace("{config.port}", "{config.door}");
+    fs::write(&path, text).unwrap();
+    let refused = site.ends(&["upgrade", "shop", "--release", &reference], 4);
+    assert!(refused.err.contains("config.door"), "{}", refused.err);
+    untouched(&site);
+}

@@ -1,0 +1,28 @@
+//! Images in registries and in OCI layout directories: which there are, what is in them, and their files on a disk.
+//!
+//! Whatever comes out of here has the digest that it was asked for by, and a failure to fetch is never a verdict on what
+//! was to be fetched. What an image is *for* is not known here: releases are `graph`'s. Most users need
+//! [`reference::ImageReference`] only.
+
+pub mod address;
+mod auth;
+pub mod counters;
+pub mod error;
+pub mod http;
+pub mod layers;
+mod layout;
+pub mod limits;
+pub mod manifest;
+pub mod path;
+pub mod reference;
+mod registry;
+pub mod repository;
+pub mod retry;
+mod tree;
+mod unpack;
+
+pub use error::{FetchError, chain};
+pub use http::Access;
+pub use limits::Limits;
+pub use reference::{Image, ImageError, ImageReference, ImageSource};
+pub use tree::Extent;
