@@ -3,6 +3,7 @@
 
 mod error;
 pub mod files;
+mod needed;
 pub mod ostree;
 pub mod slot;
 pub mod vm;
