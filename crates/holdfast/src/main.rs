@@ -7,6 +7,7 @@ mod failure;
 mod graph;
 mod guard;
 mod log;
+mod migrate;
 mod output;
 mod storage;
 mod witness;
