@@ -191,7 +191,7 @@ pub fn line(migration: &StorageVersionMigration) -> String {
     let line = MigrationLine::of(migration);
     let Progress { migrated, remaining, per_second, seconds_left, .. } = line.progress;
     let mut text = format!("{}: {}", line.resource, line.phase.to_lowercase());
-    if line.phase == "Running" {
+    if line.phase == "Running" && !line.is_stuck() {
         text.push_str(&format!(", {migrated} migrated"));
         if let Some(remaining) = remaining {
             text.push_str(&format!(", {remaining} left"));
