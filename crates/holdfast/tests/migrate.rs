@@ -50,7 +50,7 @@ impl Place {
 
     fn data(&self, version: u32, values: Value) {
         let document = json!({
-            "apiVersion": "holdfast.dev/v1", "kind": "MigrationData", "target": "appliance",
+            "apiVersion": "holdfast/v1", "kind": "MigrationData", "target": "appliance",
             "dataVersion": version, "applied": [], "values": values,
         });
         fs::write(self.path("data.json"), document.to_string()).unwrap();

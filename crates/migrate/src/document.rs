@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = r#"{
-  "apiVersion": "holdfast.dev/v1",
+  "apiVersion": "holdfast/v1",
   "kind": "MigrationData",
   "target": "appliance",
   "dataVersion": 2,
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_refused() {
         for (find, put) in [
-            ("holdfast.dev/v1", "holdfast.dev/v2"),
+            ("holdfast/v1", "holdfast.dev/v2"),
             ("MigrationData", "MigrationInput"),
             ("appliance", "container"),
             ("\"dataVersion\": 2", "\"dataVersion\": -2"),

@@ -13,6 +13,7 @@ use logic::upgrade::{
 };
 
 use crate::appliance::{Appliance, Held, write};
+use crate::backend;
 use crate::configuration::key_of;
 use crate::error::{Error, Result};
 use crate::migration;
@@ -124,6 +125,10 @@ impl<'a> Carrier<'a> {
     }
 
     fn failed(&mut self, step: Step, error: Error) -> Result<()> {
+        // What comes next is in the journal already: whoever starts after the boot goes on from there.
+        if matches!(error, Error::Backend(backend::Error::Rebooting)) {
+            return Err(Error::Rebooting { name: self.appliance().identity.name.clone() });
+        }
         let why = format!("{step}: {}", chain(&error));
         let means = trouble(&self.transaction, step);
         self.record(Record::Failed { step, why: why.clone() })?;
@@ -231,7 +236,7 @@ fn keep_point(appliance: &Appliance, begin: &Begin) -> Result<()> {
 pub fn tidy(appliance: &Appliance) -> Result<()> {
     let (layout, backend) = (&appliance.layout, &appliance.backend);
     let description = backend.describe()?;
-    let current = description.current.ok_or(crate::backend::Error::NoCurrent)?;
+    let current = description.current.ok_or(backend::Error::NoCurrent)?;
     let point = appliance.point()?;
     let makers: Vec<ImageId> = workload::list(layout)?.into_iter().map(|record| record.release.id).collect();
     let snapshots: Vec<SnapshotId> = description.snapshots.into_iter().map(|snapshot| snapshot.id).collect();
