@@ -136,7 +136,7 @@ fn upgrades(notes: &Path, root: &Path, port: u16) -> Duration {
 }
 
 pub fn row() -> Row {
-    let fs = ScratchFs::on_disk(FsKind::Xfs, SIZE);
+    let fs = ScratchFs::on_disk(FsKind::Xfs { reflink: true }, SIZE);
     let notes = testkit::programs::notes();
     let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
     let theirs = plain(&notes, fs.path(), port);

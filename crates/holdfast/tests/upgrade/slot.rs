@@ -244,7 +244,7 @@ fn an_image_that_vanishes_at_any_step_is_put_right_or_named() {
 
 #[test]
 fn a_disk_that_is_full_at_any_step_loses_nothing() {
-    for kind in [FsKind::Ext4, FsKind::Xfs] {
+    for kind in [FsKind::Ext4, FsKind::Xfs { reflink: true }] {
         let disk = ScratchFs::new(kind, kind.smallest().max(400 << 20));
         let site = Site::<Slot>::at(disk.path());
         site.create(&old());
