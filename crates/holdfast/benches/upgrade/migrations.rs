@@ -40,7 +40,7 @@ impl Migration for Renames {
         let keys: Vec<String> =
             values.keys().skip(self.0 as usize * 7).step_by(45).take(200).cloned().collect();
         for (at, key) in keys.into_iter().enumerate() {
-            if at % 2 == 0 {
+            if at.is_multiple_of(2) {
                 let value = values.remove(&key).unwrap_or_default();
                 values.insert(format!("{key}.{}", self.0), value);
             } else {
@@ -56,7 +56,8 @@ fn chain() -> Row {
     for version in 2..CHAIN + 2 {
         registry.register(Target::Appliance, version, Box::new(Renames(version))).expect("one per version");
     }
-    let value = |at: usize| if at % 2 == 0 { json!(format!("host-{at}.example")) } else { json!(at) };
+    let value =
+        |at: usize| if at.is_multiple_of(2) { json!(format!("host-{at}.example")) } else { json!(at) };
     let values: Map<String, Value> =
         (0..KEYS).map(|at| (format!("service.{at:05}.address"), value(at))).collect();
     let data = Data { version: 1, applied: vec![], values };
