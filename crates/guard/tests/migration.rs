@@ -1,5 +1,6 @@
 //! The programs that guard runs to bring data from one version to the next: what they are told, and what those of a
 //! directory are kept from.
+#![allow(clippy::unwrap_used)] // helpers of tests stop at the first surprise, as tests do
 
 use std::fs;
 use std::net::TcpListener;

@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use logic::migrate::{Applied, KeyChange, Known, Secrets, Target, diff};
+use logic::migrate::{Applied, KeyChange, Known, Secrets, Target, diff_knowing};
 use program::Protections;
 use serde_json::{Map, Value};
 
@@ -149,13 +149,14 @@ impl Run<'_> {
         } else {
             vec![]
         };
-        self.secrets.learn(&output.values);
+        // Of a chain over many keys most stay as they are: only what is new is searched for secrets.
+        let changes = diff_knowing(&mut self.secrets, values, &output.values);
         let hidden = |texts: Vec<String>| texts.iter().map(|text| self.secrets.hide(text)).collect();
         self.steps.push(Step {
             version,
             name: name(),
             digest: known.digest.clone(),
-            changes: diff(values, &output.values),
+            changes,
             notes: hidden(output.notes),
             unavailable: hidden(output.unavailable),
             stores,

@@ -61,48 +61,102 @@ impl fmt::Display for Short<'_> {
 
 /// The keys that differ, in the order of their names. A secret that differs says `(secret)` on both sides.
 pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<KeyChange> {
-    let mut secrets = Secrets::of(before);
-    secrets.learn(after);
-    let mut changes = Vec::new();
-    walk("", before, after, 1, &secrets, &mut changes);
+    diff_knowing(&mut Secrets::of(before), before, after)
+}
+
+/// As [`diff`], for who walks a path: `secrets` are those of `before`, and learn what is new in `after`. What did not
+/// change is looked at once.
+pub fn diff_knowing(
+    secrets: &mut Secrets,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+) -> Vec<KeyChange> {
+    let mut found = Vec::new();
+    walk("", before, after, 1, &mut found);
+    found.iter().filter_map(|(_, difference)| difference.after()).for_each(|value| secrets.learn_from(value));
+    let mut changes: Vec<KeyChange> = found
+        .into_iter()
+        .map(|(key, difference)| KeyChange { key: secrets.hide(&key), change: difference.shown(secrets) })
+        .collect();
+    changes.sort_by(|a, b| a.key.cmp(&b.key));
     changes
 }
 
-fn walk(
-    prefix: &str,
-    before: &Map<String, Value>,
-    after: &Map<String, Value>,
-    depth: usize,
-    secrets: &Secrets,
-    changes: &mut Vec<KeyChange>,
-) {
-    let shown = |value: &Value| secrets.without(value);
-    // Maps are ordered by key, unless somebody builds serde_json otherwise: then this is ordered by what was there.
-    for (key, old) in before {
-        let full = joined(prefix, key);
-        match after.get(key) {
-            None => changes
-                .push(KeyChange { key: secrets.hide(&full), change: Change::Removed { before: shown(old) } }),
-            Some(new) if new == old => {}
-            Some(new) => match (old, new) {
-                (Value::Object(old), Value::Object(new))
-                    if depth < MAX_DEPTH && !secret(old) && !secret(new) =>
-                {
-                    walk(&full, old, new, depth + 1, secrets, changes);
-                }
-                _ => {
-                    let change = Change::Changed { before: shown(old), after: shown(new) };
-                    changes.push(KeyChange { key: secrets.hide(&full), change });
-                }
-            },
+/// A change as it is, before it is made fit to be shown.
+enum Difference<'a> {
+    Added(&'a Value),
+    Removed(&'a Value),
+    Changed(&'a Value, &'a Value),
+}
+
+impl<'a> Difference<'a> {
+    fn after(&self) -> Option<&'a Value> {
+        match self {
+            Self::Added(after) | Self::Changed(_, after) => Some(after),
+            Self::Removed(_) => None,
         }
     }
-    for (key, new) in after.iter().filter(|(key, _)| !before.contains_key(*key)) {
-        let key = secrets.hide(&joined(prefix, key));
-        changes.push(KeyChange { key, change: Change::Added { after: shown(new) } });
+
+    fn shown(&self, secrets: &Secrets) -> Change {
+        let shown = |value: &Value| secrets.without(value);
+        match self {
+            Self::Added(after) => Change::Added { after: shown(after) },
+            Self::Removed(before) => Change::Removed { before: shown(before) },
+            Self::Changed(before, after) => Change::Changed { before: shown(before), after: shown(after) },
+        }
     }
-    if depth == 1 {
-        changes.sort_by(|a, b| a.key.cmp(&b.key));
+}
+
+type Found<'a> = Vec<(String, Difference<'a>)>;
+
+/// Both maps are in one order, as a rule that of their keys: then they are walked side by side, and only where a key is
+/// missing on one side is anything looked up. Where the order differs after all, everything is.
+fn walk<'a>(
+    prefix: &str,
+    before: &'a Map<String, Value>,
+    after: &'a Map<String, Value>,
+    depth: usize,
+    found: &mut Found<'a>,
+) {
+    let start = found.len();
+    let (mut olds, mut news) = (before.iter().peekable(), after.iter().peekable());
+    loop {
+        match (olds.peek(), news.peek()) {
+            (Some((key, old)), Some((other, new))) if key == other => {
+                compare(prefix, key, old, new, depth, found);
+                olds.next();
+                news.next();
+            }
+            (Some((key, old)), _) if !after.contains_key(*key) => {
+                found.push((joined(prefix, key), Difference::Removed(old)));
+                olds.next();
+            }
+            (_, Some((key, new))) if !before.contains_key(*key) => {
+                found.push((joined(prefix, key), Difference::Added(new)));
+                news.next();
+            }
+            (None, None) => return,
+            _ => break,
+        }
+    }
+    found.truncate(start);
+    for (key, old) in before {
+        match after.get(key) {
+            Some(new) => compare(prefix, key, old, new, depth, found),
+            None => found.push((joined(prefix, key), Difference::Removed(old))),
+        }
+    }
+    let added = after.iter().filter(|(key, _)| !before.contains_key(*key));
+    found.extend(added.map(|(key, new)| (joined(prefix, key), Difference::Added(new))));
+}
+
+fn compare<'a>(prefix: &str, key: &str, old: &'a Value, new: &'a Value, depth: usize, found: &mut Found<'a>) {
+    match (old, new) {
+        _ if old == new => {}
+        (Value::Object(old), Value::Object(new)) if depth < MAX_DEPTH && !secret(old) && !secret(new) => {
+            walk(&joined(prefix, key), old, new, depth + 1, found);
+        }
+        _ => found.push((joined(prefix, key), Difference::Changed(old, new))),
     }
 }
 
@@ -177,6 +231,36 @@ mod tests {
                 r#"+ url = "https://me:(secret)@host""#,
             ]
         );
+    }
+
+    /// Every pair of maps over four keys with two values each, against the plainest way to compare them.
+    #[test]
+    fn every_small_pair_of_maps_is_told_apart_rightly() {
+        let maps: Vec<Map<String, Value>> = (0..81)
+            .map(|number: u32| {
+                let digit = |at: u32| number / 3_u32.pow(at) % 3;
+                (0..4).filter(|at| digit(*at) > 0).map(|at| (format!("k{at}"), json!(digit(at)))).collect()
+            })
+            .collect();
+        for before in &maps {
+            for after in &maps {
+                let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+                let plainly = keys.into_iter().filter(|key| before.get(*key) != after.get(*key)).cloned();
+                let changes = diff(before, after);
+                assert_eq!(
+                    changes.iter().map(|it| it.key.clone()).collect::<Vec<_>>(),
+                    plainly.collect::<Vec<_>>()
+                );
+                for KeyChange { key, change } in changes {
+                    let told = match change {
+                        Change::Added { after } => (None, Some(after)),
+                        Change::Removed { before } => (Some(before), None),
+                        Change::Changed { before, after } => (Some(before), Some(after)),
+                    };
+                    assert_eq!(told, (before.get(&key).cloned(), after.get(&key).cloned()));
+                }
+            }
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod path;
 mod secrets;
 mod target;
 
-pub use diff::{Change, KeyChange, diff};
+pub use diff::{Change, KeyChange, diff, diff_knowing};
 pub use path::{Applied, FIRST_VERSION, Known, Path, Refusal, path};
 pub use secrets::{HIDDEN, SECRET_KEY, Secrets, is_secret};
 pub use target::{BadTarget, Target};

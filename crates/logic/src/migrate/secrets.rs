@@ -33,16 +33,16 @@ impl Secrets {
 
     /// Adds the secrets of more values.
     pub fn learn(&mut self, values: &Map<String, Value>) {
-        values.values().for_each(|value| self.search(value));
+        values.values().for_each(|value| self.learn_from(value));
     }
 
-    fn search(&mut self, value: &Value) {
+    pub(super) fn learn_from(&mut self, value: &Value) {
         match value {
             Value::Object(map) if map.contains_key(SECRET_KEY) => {
                 map.values().for_each(|inside| self.keep(inside));
             }
-            Value::Object(map) => map.values().for_each(|inside| self.search(inside)),
-            Value::Array(list) => list.iter().for_each(|inside| self.search(inside)),
+            Value::Object(map) => map.values().for_each(|inside| self.learn_from(inside)),
+            Value::Array(list) => list.iter().for_each(|inside| self.learn_from(inside)),
             _ => {}
         }
     }

@@ -37,7 +37,8 @@ fn the_example_in_rust_runs() {
     // Built beside the tests: target/<profile>/examples.
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().and_then(Path::parent).unwrap().join("examples/migrations");
-    let run = Command::new(program).arg(format!("{EXAMPLES}/data.json")).arg(&stores).output().unwrap();
+    let run = Command::new(&program).arg(format!("{EXAMPLES}/data.json")).arg(&stores).output();
+    let run = run.expect("examples are built with the tests, unless cargo is told to build less");
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{said}");
     assert!(said.starts_with("1 → 2 → 3\n2 list-listeners\n"), "{said}");
