@@ -15,7 +15,7 @@ use crate::appliance::{Appliance, Held, write};
 use crate::configuration::key_of;
 use crate::error::{Error, Result};
 use crate::migration;
-use crate::{release, workload};
+use crate::{backend, release, workload};
 
 /// Room for the journal that is set aside at its beginning: a transaction writes a few kilobytes.
 const JOURNAL_ROOM: u64 = 64 << 10;
@@ -117,6 +117,10 @@ impl<'a> Carrier<'a> {
             self.record(Record::Doing(step))?;
             match self.perform(step) {
                 Ok(()) => self.record(Record::Done(step))?,
+                // The machine that this process runs on goes down, as it should: who comes after the boot goes on.
+                Err(Error::Backend(backend::Error::Rebooting)) => {
+                    return Err(backend::Error::Rebooting.into());
+                }
                 Err(error) => self.failed(step, error)?,
             }
         }
