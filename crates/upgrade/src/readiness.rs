@@ -16,8 +16,12 @@ use crate::release::{self, Probe, Words, expand};
 
 /// A single question.
 const ATTEMPT: Duration = Duration::from_secs(10);
+/// A connection that takes longer is tried anew: while it is waited for, nobody can stop the wait.
+const CONNECT: Duration = Duration::from_secs(1);
 /// How often it is looked whether to stop.
 const TICK: Duration = Duration::from_millis(20);
+/// How long a program must go on after the answer that it is ready.
+const SETTLE: Duration = Duration::from_millis(100);
 const MOST_OUTPUT: usize = 64 << 10;
 const LONGEST_ANSWER: usize = 300;
 
@@ -79,6 +83,13 @@ impl Prober {
         Ok(Self { question })
     }
 
+    /// Whoever answers at an address may be somebody else, who keeps the program from opening it: that one ends then.
+    fn let_it_settle(&self, stop: &AtomicBool) {
+        if !matches!(self.question, Question::Told) {
+            sleep(SETTLE, stop);
+        }
+    }
+
     /// An error is what was answered instead.
     fn ask(&self, limit: Duration, life: &Life, stop: &AtomicBool) -> Result<(), String> {
         match &self.question {
@@ -88,7 +99,7 @@ impl Prober {
                     () = stopped(stop) => Err("interrupted".to_owned()),
                 }
             }),
-            Question::Tcp { address } => connect(address, limit),
+            Question::Tcp { address } => connect(address, limit.min(CONNECT)),
             Question::Command(invocation) => execute(invocation, limit, stop),
             Question::Told if life.ready => Ok(()),
             Question::Told => Err(format!("it has not said that it is ready ({})", life.said)),
@@ -114,18 +125,27 @@ pub fn wait(
         let last = match before.generation {
             None => before.said.clone(),
             Some(_) => match prober.ask(ATTEMPT.min(left.max(TICK)), &before, stop) {
-                Ok(()) if life()?.generation == before.generation => return Ok(()),
-                Ok(()) => "somebody answered, but it was started again meanwhile".to_owned(),
+                Ok(()) => {
+                    prober.let_it_settle(stop);
+                    if life()?.generation == before.generation {
+                        return Ok(());
+                    }
+                    "somebody answered, but it was started again meanwhile".to_owned()
+                }
                 Err(answer) => answer,
             },
         };
         if began.elapsed() >= timeout {
             return Err(Error::NotReady { after: timeout, last });
         }
-        let next = Instant::now() + interval.min(timeout.saturating_sub(began.elapsed()));
-        while Instant::now() < next && !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(TICK.min(next.saturating_duration_since(Instant::now())));
-        }
+        sleep(interval.min(timeout.saturating_sub(began.elapsed())), stop);
+    }
+}
+
+fn sleep(length: Duration, stop: &AtomicBool) {
+    let until = Instant::now() + length;
+    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
     }
 }
 

@@ -9,8 +9,6 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use super::place::Place;
 
-/// The longest path that a socket can have, with the zero at its end.
-const LONGEST_PATH: usize = 108;
 const LONGEST_MESSAGE: usize = 4096;
 const LONGEST_STATUS: usize = 500;
 
@@ -27,22 +25,23 @@ pub struct Said {
 }
 
 impl Socket {
-    /// In the run directory, which only the appliance's owner can look into; where the path is too long for a socket,
-    /// under a name that is no path.
+    /// In the run directory, which only the appliance's owner can look into; where that cannot be (the path is too long
+    /// for a socket, the disk is full), under a name that is no path.
     pub fn bind(place: &Place) -> io::Result<Self> {
-        let path = place.notify_socket();
-        let (address, name) = if path.as_os_str().len() < LONGEST_PATH {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => (SocketAddr::from_pathname(&path)?, path.into_os_string()),
-            }
-        } else {
+        let (socket, name) = Self::at_path(place).or_else(|_| {
             let name = format!("holdfast-{}", std::process::id());
-            (SocketAddr::from_abstract_name(&name)?, OsString::from(format!("@{name}")))
-        };
-        let socket = UnixDatagram::bind_addr(&address)?;
+            let address = SocketAddr::from_abstract_name(&name)?;
+            io::Result::Ok((UnixDatagram::bind_addr(&address)?, OsString::from(format!("@{name}"))))
+        })?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, name })
+    }
+
+    fn at_path(place: &Place) -> io::Result<(UnixDatagram, OsString)> {
+        let path = place.notify_socket();
+        // Whoever bound it before is gone.
+        let _ = fs::remove_file(&path);
+        Ok((UnixDatagram::bind(&path)?, path.into_os_string()))
     }
 
     /// For `NOTIFY_SOCKET`.

@@ -17,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::error::{Error, Result, system};
 use super::keeper::start_detached;
 use super::place::Place;
-use super::status::{self, Status};
+use super::status;
 
 /// What a supervisor says when its program runs.
 pub(super) const STARTED: &str = "started";
@@ -52,12 +52,8 @@ pub fn is_on(place: &Place) -> Result<bool> {
 /// When it returns, a supervisor is in charge and has started the program. Does nothing where that is so already.
 pub fn power_on(place: &Place, launcher: &Launcher) -> Result<()> {
     let _power = take_power(place)?;
-    if place.is_held()? {
-        match status::read(place)? {
-            Some(_) => return Ok(()),
-            // Its supervisor was killed, and its keeper is about to follow.
-            None => wait_until_free(place, LAST_WAIT)?,
-        }
+    if in_charge(place)?.is_some() {
+        return Ok(());
     }
     let (ours, theirs) = UnixStream::pair().map_err(system("make a socket"))?;
     let mut command = Command::new(&launcher.program);
@@ -79,25 +75,48 @@ pub fn power_on(place: &Place, launcher: &Launcher) -> Result<()> {
 /// When it returns, nothing of it runs any more.
 pub fn power_off(place: &Place) -> Result<()> {
     let _power = take_power(place)?;
-    if !place.is_held()? {
-        return Ok(());
-    }
-    // Where there is no status, the supervisor is dead, and its keeper is ending everything by itself.
-    let Some(status) = status::read(place)? else { return wait_until_free(place, LAST_WAIT) };
-    tell(&status, Signal::TERM)?;
-    match wait_until_free(place, Duration::from_millis(status.stop_timeout_millis) + MARGIN) {
+    let Some(supervisor) = in_charge(place)? else { return Ok(()) };
+    tell(&supervisor, Signal::TERM)?;
+    match wait_until_free(place, supervisor.stop_timeout + MARGIN) {
         Err(Error::WillNotEnd { .. }) => {}
         ended => return ended,
     }
-    tell(&status, Signal::KILL)?;
+    tell(&supervisor, Signal::KILL)?;
     wait_until_free(place, LAST_WAIT)
 }
 
-/// Sends a signal to the very process that wrote the status, and waits until it ends if that is soon.
-fn tell(status: &Status, signal: Signal) -> Result<()> {
-    let Some(pid) = Pid::from_raw(status.supervisor.cast_signed()) else { return Ok(()) };
+/// A supervisor that lives.
+struct InCharge {
+    pid: u32,
+    born: u64,
+    stop_timeout: Duration,
+}
+
+/// Where the lock is held and nobody has said anything, a supervisor is about to, or was killed and its keeper is about
+/// to follow: waits for either. None when nothing runs.
+fn in_charge(place: &Place) -> Result<Option<InCharge>> {
+    let until = Instant::now() + LAST_WAIT;
+    while place.is_held()? {
+        if let Some(status) = status::read(place)? {
+            let stop_timeout = Duration::from_millis(status.stop_timeout_millis);
+            return Ok(Some(InCharge { pid: status.supervisor, born: status.born, stop_timeout }));
+        }
+        if Instant::now() > until {
+            // One that cannot write.
+            let found = status::holders(place).first().and_then(|pid| Some((*pid, status::born(*pid)?)));
+            let (pid, born) = found.ok_or(Error::WillNotEnd { pid: 0 })?;
+            return Ok(Some(InCharge { pid, born, stop_timeout: MARGIN }));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(None)
+}
+
+/// Sends a signal to this very process, and waits until it ends if that is soon.
+fn tell(supervisor: &InCharge, signal: Signal) -> Result<()> {
+    let Some(pid) = Pid::from_raw(supervisor.pid.cast_signed()) else { return Ok(()) };
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(()) };
-    if status::born(status.supervisor) != Some(status.born) {
+    if status::born(supervisor.pid) != Some(supervisor.born) {
         return Ok(());
     }
     match pidfd_send_signal(&process, signal) {

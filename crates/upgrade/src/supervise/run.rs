@@ -53,7 +53,8 @@ fn text(error: &dyn std::error::Error) -> String {
 /// A program that runs.
 struct Running {
     kept: Kept,
-    output: File,
+    /// None when nobody can write to it any more.
+    output: Option<File>,
     since: Instant,
     /// Told to end, and to be killed then.
     until: Option<Instant>,
@@ -184,8 +185,8 @@ impl Supervisor {
         let mut fds =
             vec![PollFd::new(&self.stop, PollFlags::IN), PollFd::new(self.notify.socket(), PollFlags::IN)];
         if let Some(running) = &self.running {
-            fds.push(PollFd::new(&running.output, PollFlags::IN));
             fds.push(PollFd::new(running.kept.wire(), PollFlags::IN));
+            fds.extend(running.output.as_ref().map(|output| PollFd::new(output, PollFlags::IN)));
         }
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -216,10 +217,13 @@ impl Supervisor {
 
     fn look_at_output(&mut self) {
         let Some(running) = &mut self.running else { return };
+        let Some(output) = &mut running.output else { return };
         let mut buffer = [0; 64 << 10];
         // One buffer at a time: a program that never stops printing must not keep us from listening to others.
-        if let Ok(length @ 1..) = running.output.read(&mut buffer) {
-            self.log.write(&buffer[..length]);
+        match output.read(&mut buffer) {
+            Ok(0) => running.output = None,
+            Ok(length) => self.log.write(&buffer[..length]),
+            Err(_) => {}
         }
     }
 
@@ -240,11 +244,11 @@ impl Supervisor {
         if !matches!(poll(&mut fds, Some(&now)), Ok(1..)) {
             return;
         }
-        let Some(Running { kept, mut output, since, .. }) = self.running.take() else { return };
+        let Some(Running { kept, output, since, .. }) = self.running.take() else { return };
         let status = kept.wait();
         let mut buffer = [0; 64 << 10];
         // Nobody is left to write more.
-        while let Ok(length @ 1..) = output.read(&mut buffer) {
+        while let Some(Ok(length @ 1..)) = output.as_ref().map(|mut output| output.read(&mut buffer)) {
             self.log.write(&buffer[..length]);
         }
         let ending = status.map_or("its keeper was killed".to_owned(), program::ending);
@@ -286,7 +290,8 @@ impl Supervisor {
         self.status.ready = false;
         self.status.said = None;
         self.status.since = jiff::Timestamp::now().to_string();
-        self.running = Some(Running { kept, output: File::from(output), since: Instant::now(), until: None });
+        self.running =
+            Some(Running { kept, output: Some(File::from(output)), since: Instant::now(), until: None });
         self.publish();
         Ok(())
     }

@@ -16,13 +16,13 @@ use upgrade::backend::files::Files;
 use crate::scratch::{Directory, bring, change_state, files, image, snapshot_id};
 
 /// A change, and how the appliance is before it.
-struct Change {
-    name: &'static str,
-    before: fn(&Files),
-    call: fn(&Files) -> Result<()>,
+pub struct Change {
+    pub name: &'static str,
+    pub before: fn(&Files),
+    pub call: fn(&Files) -> Result<()>,
 }
 
-const CHANGES: &[Change] = &[
+pub const CHANGES: &[Change] = &[
     Change {
         name: "stage",
         before: |files| drop(bring(files.layout().root(), 3)),
@@ -71,7 +71,7 @@ fn helper_process() {
     (change.call)(&Files::new(Layout::at(Path::new(&root))).with_threads(1)).unwrap();
 }
 
-fn traced(change: &Change, root: &Path) -> Command {
+pub fn traced(change: &Change, root: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "files_killed::helper_process", "--nocapture", "--test-threads=1"]);
     command.env("FILES_CHANGE", change.name).env("FILES_ROOT", root);
@@ -121,7 +121,7 @@ fn a_change_that_is_killed_anywhere_and_repeated_ends_as_if_it_had_not_been() {
 }
 
 /// The same names everywhere, the same state, the same snapshots, the same images, the same release in force.
-fn same_end(expected: &Files, found: &Files) -> std::result::Result<(), String> {
+pub fn same_end(expected: &Files, found: &Files) -> std::result::Result<(), String> {
     let (a, b) = (expected.describe().unwrap(), found.describe().unwrap());
     if a != b {
         return Err(format!("{b:?} instead of {a:?}"));

@@ -5,7 +5,9 @@
 mod contract;
 mod files;
 mod files_killed;
+mod files_without_power;
 mod fixture;
+
 mod processes;
 mod readiness;
 mod scratch;

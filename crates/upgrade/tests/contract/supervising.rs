@@ -3,21 +3,31 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
+use testkit::scratch_fs::{FsKind, ScratchFs};
 use upgrade::backend::{Backend, Error};
-use upgrade::supervise::{self, Launcher};
+use upgrade::supervise::{self, Launcher, Place};
 
 use crate::fixture::{Fixture, Kind};
-use crate::processes::{kill, of_program, parent, supervisors, until};
-use crate::scratch::image;
+use crate::processes::{is_alive, kill, of_program, parent, supervisors, until};
+use crate::scratch::{Directory, image};
 use crate::slot::{SlotFixture, ask, files_with};
 
 /// This test binary again, as a supervisor.
 pub fn launcher() -> Launcher {
     let args = ["--exact", "supervising::helper_process", "--nocapture", "--test-threads=1"];
     Launcher { program: std::env::current_exe().unwrap(), args: args.map(OsString::from).to_vec() }
+}
+
+/// Not a test by itself: switches an appliance on, and is killed while it does.
+#[test]
+fn helper_who_switches_on() {
+    if let Some(root) = std::env::var_os("SWITCH_ON") {
+        let _ = supervise::power_on(&Place::new(Path::new(&root)), &launcher());
+    }
 }
 
 /// Not a test by itself: what other tests start, with a directory as the last argument.
@@ -110,6 +120,7 @@ fn a_supervisor_that_is_killed_leaves_nothing_running_and_is_replaced() {
     fixture.slot().power_on().unwrap();
     let killed = supervise::status(place).unwrap().unwrap().supervisor;
     kill(killed);
+    until("it is dead", || !is_alive(killed));
     fixture.slot().power_on().unwrap();
     assert_ne!(supervise::status(place).unwrap().unwrap().supervisor, killed);
     until("it answers", || fixture.version().is_some());
@@ -162,7 +173,7 @@ fn a_program_that_cannot_be_started_is_said_to_be() {
         "{error:?}"
     );
     assert!(!fixture.slot().describe().unwrap().on);
-    assert_eq!(supervisors(fixture.layout().root()), [0; 0]);
+    until("its supervisor has ended", || supervisors(fixture.layout().root()).is_empty());
 }
 
 #[test]
@@ -236,4 +247,79 @@ fn what_must_be_off_is_refused_while_it_is_on() {
         assert!(matches!(refused, Err(Error::On)), "{refused:?}");
     }
     until("it answers", || ask(fixture.port(), "GET", "/version", "").as_deref() == Some("v1"));
+}
+
+#[test]
+fn whoever_switches_it_on_may_be_killed_at_any_time() {
+    let fixture = SlotFixture::new();
+    let root = fixture.layout().root();
+    let mut on = 0;
+    for millis in (0..40).chain(0..20) {
+        let mut switching = Command::new(std::env::current_exe().unwrap());
+        switching.args(["--exact", "supervising::helper_who_switches_on"]).env("SWITCH_ON", root);
+        let mut switching = switching.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(millis));
+        switching.kill().unwrap();
+        switching.wait().unwrap();
+        // It is on or it is not, and after this it is not, and does not come on later.
+        on += usize::from(fixture.slot().describe().unwrap().on);
+        fixture.slot().power_off().unwrap();
+        assert_eq!(fixture.instances(), 0);
+        until("whoever was about to supervise it has gone", || supervisors(root).is_empty());
+        assert_eq!(fixture.instances(), 0);
+    }
+    println!("on in {on} of 60 times");
+    fixture.slot().power_on().unwrap();
+    until("it answers", || fixture.version().is_some());
+}
+
+#[test]
+fn a_program_that_waits_to_be_started_again_is_stopped_as_well() {
+    let fixture = SlotFixture::new();
+    fixture.misbehaving(&["crash-at-start"]);
+    fixture.slot().power_on().unwrap();
+    let place = fixture.slot().place();
+    until("it has ended a few times", || {
+        supervise::status(place).unwrap().is_some_and(|status| status.restarts >= 3 && status.pid.is_none())
+    });
+    fixture.slot().power_off().unwrap();
+    assert_eq!(supervisors(fixture.layout().root()), [0; 0]);
+}
+
+#[test]
+fn a_full_disk_keeps_nobody_from_switching_it_off_and_on() {
+    let disk = ScratchFs::new(FsKind::Ext4, FsKind::Ext4.smallest());
+    let fixture = SlotFixture::below(Directory::below(disk.path()));
+    let slot = fixture.slot();
+    slot.power_on().unwrap();
+    slot.wait_ready(None, &false.into()).unwrap();
+    let _filler = disk.fill(0);
+    for _ in 0..2 {
+        slot.power_off().unwrap();
+        assert_eq!(fixture.instances(), 0);
+        slot.power_on().unwrap();
+        slot.wait_ready(None, &false.into()).unwrap();
+        assert_eq!(fixture.version().as_deref(), Some("v1"));
+    }
+    slot.power_off().unwrap();
+}
+
+#[test]
+fn a_path_that_is_too_long_for_a_socket_does_not_matter() {
+    let above = Directory::new();
+    let long = above.path().join("x".repeat(120));
+    fs::create_dir(&long).unwrap();
+    let fixture = SlotFixture::below(Directory::below(&long));
+    let (image, brought) = fixture.bring_changed(2, |manifest| {
+        manifest["readiness"]["probe"] = json!("notify");
+        let command = manifest["slot"]["command"].as_array_mut().unwrap();
+        command[0] = json!("/bin/sh");
+        command.truncate(1);
+        command.extend([json!("-c"), json!("case $NOTIFY_SOCKET in @*) touch abstract;; esac; sleep 1000")]);
+    });
+    fixture.slot().stage_image(&image, &brought).unwrap();
+    fixture.slot().reconfigure(&image).unwrap();
+    fixture.slot().power_on().unwrap();
+    let seen = fixture.layout().data().join("abstract");
+    until("the socket has a name that is no path", || seen.exists());
 }

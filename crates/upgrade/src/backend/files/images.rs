@@ -107,6 +107,10 @@ impl Files {
 
     /// What has lost its name already.
     fn sweep(&self) -> Result<()> {
-        Ok(tree::remove_with(&self.gone(), self.threads, &())?)
+        if is_there(&self.gone())? {
+            tree::remove_with(&self.gone(), self.threads, &())?;
+            sync_dir(&self.layout.releases())?;
+        }
+        Ok(())
     }
 }

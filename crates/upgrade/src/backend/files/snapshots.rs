@@ -148,7 +148,9 @@ impl Files {
             false => rename_durably(&incoming, &state)?,
         }
         self.set_current(&record.image)?;
-        Ok(tree::remove_with(&incoming, self.threads, &())?)
+        tree::remove_with(&incoming, self.threads, &())?;
+        // What was put out of force must not come back with the power, and take room that nobody knows of.
+        Ok(sync_dir(root)?)
     }
 
     pub fn delete_snapshot(&self, id: &SnapshotId) -> Result<()> {

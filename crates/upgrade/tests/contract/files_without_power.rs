@@ -1,0 +1,64 @@
+//! Each change to the files of an appliance, with the power cut after each of its system calls, then done again: the same
+//! end. And with the power cut when it says to be done: done.
+
+use std::fs;
+
+use testkit::scratch_fs::{FsKind, ScratchFs};
+use testkit::trace::Trace;
+use upgrade::Layout;
+use upgrade::backend::files::Files;
+
+use crate::files_killed::{CHANGES, same_end, traced};
+use crate::scratch::{Directory, files};
+
+fn survives_without_power(kind: FsKind) {
+    let mut points = 0;
+    for change in CHANGES {
+        let disk = ScratchFs::new(kind, kind.smallest());
+        let root = disk.path().join("appliance");
+        (change.before)(&files(&root));
+        let image = disk.snapshot_image();
+        let here = Files::new(Layout::at(&root)).with_threads(1);
+        let number = Trace::run(traced(change, &root), &[&root]).calls.len();
+        // As it is on a disk that never loses its power.
+        let elsewhere = Directory::new();
+        let expected = elsewhere.path().join("appliance");
+        let copy = std::process::Command::new("cp").arg("-a").arg(&root).arg(&expected).status().unwrap();
+        assert!(copy.success());
+        let expected = Files::new(Layout::at(&expected));
+
+        let mut disk = disk.power_cut();
+        let done = same_end(&expected, &here);
+        assert!(done.is_ok(), "{}, which says to be done: {}", change.name, done.unwrap_err());
+        for n in 0..number {
+            disk.reset(&image);
+            let killed = Trace::kill_after_doing(traced(change, &root), &[&root], n, || disk.power_off());
+            let at = killed.unwrap().call.map_or("its beginning".to_owned(), |call| call.to_string());
+            disk = disk.power_cut();
+            let (current, release) = here.current_release().unwrap();
+            assert!(release.join("bin/program").is_file(), "{} after {at}: {current}", change.name);
+            let state = fs::read_to_string(here.layout().configuration()).unwrap();
+            assert!(state.starts_with("configuration of"), "{} after {at}: {state}", change.name);
+            (change.call)(&here)
+                .unwrap_or_else(|error| panic!("{} again after {at}: {error:?}", change.name));
+            same_end(&expected, &here).unwrap_or_else(|why| panic!("{} cut after {at}: {why}", change.name));
+            points += 1;
+        }
+    }
+    println!("{points} points in {} changes on {kind:?}", CHANGES.len());
+}
+
+#[test]
+fn changes_survive_the_loss_of_power_on_xfs() {
+    survives_without_power(FsKind::Xfs { reflink: true });
+}
+
+#[test]
+fn changes_survive_the_loss_of_power_on_ext4() {
+    survives_without_power(FsKind::Ext4);
+}
+
+#[test]
+fn changes_survive_the_loss_of_power_on_btrfs() {
+    survives_without_power(FsKind::Btrfs);
+}
