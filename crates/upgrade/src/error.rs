@@ -98,7 +98,7 @@ impl Error {
             Self::Damaged { .. } | Self::Secrets(_) => Exit::MetadataDamaged,
             Self::Backend(backend::Error::NotReady { .. }) => Exit::TimedOut,
             Self::Backend(backend::Error::Ended { .. }) => Exit::Unhealthy,
-            Self::Backend(backend::Error::Interrupted | backend::Error::Rebooting) => Exit::Interrupted,
+            Self::Backend(backend::Error::Interrupted) => Exit::Interrupted,
             Self::Backend(_) | Self::Supervise(_) | Self::Disk(_) | Self::NothingBegun => Exit::Unexpected,
         }
     }

@@ -13,7 +13,6 @@ use logic::upgrade::{
 };
 
 use crate::appliance::{Appliance, Held, write};
-use crate::backend;
 use crate::configuration::key_of;
 use crate::error::{Error, Result};
 use crate::migration;
@@ -119,10 +118,6 @@ impl<'a> Carrier<'a> {
             self.record(Record::Doing(step))?;
             match self.perform(step) {
                 Ok(()) => self.record(Record::Done(step))?,
-                // The machine that this process runs on goes down, as it should: who comes after the boot goes on.
-                Err(Error::Backend(backend::Error::Rebooting)) => {
-                    return Err(backend::Error::Rebooting.into());
-                }
                 Err(error) => self.failed(step, error)?,
             }
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use logic::upgrade::{ApplianceName, Step, Way};
-use upgrade::backend::Error as BackendError;
+use upgrade::backend::Backend;
 use upgrade::backend::ostree::Ostree;
 use upgrade::commands::{self, Request, Upgraded};
 use upgrade::{Appliance, BackendKind, Error, Held, Identity, Layout, Options, Witness};
@@ -43,7 +43,6 @@ fn set_up(sysroot: &Sysroot) {
     let appliance = support::Appliance::new(&sysroot.scratch, sysroot.settings());
     appliance.configure(1, "green");
     appliance.stage(1, FIRST, "exit 0").unwrap();
-    use upgrade::backend::Backend;
     appliance.backend.reconfigure(&image(1)).unwrap();
     appliance.backend.power_on().unwrap();
     // A real one: the command returns, and the host goes down a moment later.
@@ -74,7 +73,7 @@ fn options() -> Options {
 
 fn reboots<T: std::fmt::Debug>(ended: upgrade::Result<T>) {
     match ended {
-        Err(error @ Error::Backend(BackendError::Rebooting)) => {
+        Err(error @ Error::Rebooting { .. }) => {
             assert_eq!(error.exit(), logic::exit::Exit::Interrupted);
         }
         other => panic!("{other:?}"),
@@ -154,14 +153,11 @@ fn whatever_step_a_process_dies_at_the_next_one_finishes_or_undoes() {
         let witness = Nobody { dies_at: Some(step), ..Nobody::default() };
         let mut held = process(&sysroot);
         let ended = upgrade_to_second(&mut held, "exit 0", &witness);
-        assert!(
-            matches!(ended, Err(Error::Abandoned { .. } | Error::Backend(BackendError::Rebooting))),
-            "{ended:?}"
-        );
+        assert!(matches!(ended, Err(Error::Abandoned { .. } | Error::Rebooting { .. })), "{ended:?}");
         drop(held);
         let expected = match start(&sysroot) {
             Ok(_) => image(1),
-            Err(Error::Backend(BackendError::Rebooting)) => {
+            Err(Error::Rebooting { .. }) => {
                 boot(&sysroot);
                 start(&sysroot).unwrap();
                 image(2)
