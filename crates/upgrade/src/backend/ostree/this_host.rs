@@ -101,7 +101,6 @@ impl Backend for Ostree {
             Some(_) => {}
             None => return Err(Error::NotDeployed { image: of.clone() }.into()),
         }
-        self.files.prepare(id)?;
         records::capture(&self.layout, id, &booted)?;
         self.tools.pin(&booted)?;
         self.files.snapshot(id, of)
