@@ -13,11 +13,10 @@ use logic::upgrade::{
 };
 
 use crate::appliance::{Appliance, Held, write};
-use crate::backend;
 use crate::configuration::key_of;
 use crate::error::{Error, Result};
 use crate::migration;
-use crate::{release, workload};
+use crate::{backend, release, workload};
 
 /// Room for the journal that is set aside at its beginning: a transaction writes a few kilobytes.
 const JOURNAL_ROOM: u64 = 64 << 10;

@@ -7,3 +7,4 @@ mod recorded;
 mod recorded_host;
 mod support;
 mod sysroot;
+mod whole;

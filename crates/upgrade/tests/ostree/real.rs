@@ -28,6 +28,7 @@ fn switch(appliance: &Appliance) {
     appliance.configure(2, "blue");
     appliance.twice(|backend| backend.reconfigure(&image(2)));
     assert_eq!(appliance.current(), Some(image(1)), "it is not booted yet");
+    assert!(!appliance.backend.describe().unwrap().on);
 }
 
 #[test]
@@ -37,6 +38,7 @@ fn an_upgrade_boots_the_new_deployment_and_a_rollback_the_old_one() {
     switch(&appliance);
     appliance.twice(Backend::power_on);
     assert_eq!((sysroot.reboots(), sysroot.booted()), (2, sysroot.commit_of(SECOND)));
+    assert!(appliance.backend.describe().unwrap().on);
     appliance.wait_ready().unwrap();
     assert_eq!(appliance.current(), Some(image(2)));
     assert_eq!(sysroot.deployments(), 2);

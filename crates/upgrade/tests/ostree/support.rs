@@ -81,18 +81,7 @@ impl Appliance {
     /// A release that is `reference`, and that says by `check` whether it is ready.
     pub fn stage(&self, build: u64, reference: &str, check: &str) -> Result<()> {
         let brought = self.layout.incoming();
-        let _ = fs::remove_dir_all(&brought);
-        fs::create_dir_all(&brought).unwrap();
-        let manifest = json!({
-            "apiVersion": "holdfast/v1",
-            "kind": "Release",
-            "version": format!("v{build}-{build}-abc"),
-            "ostree": {"reference": reference},
-            "readiness": {"probe": {"command": {"command": ["check"]}}, "interval": "10ms"},
-        });
-        fs::write(brought.join("release.json"), manifest.to_string()).unwrap();
-        fs::write(brought.join("check"), format!("#!/bin/sh\n{check}\n")).unwrap();
-        fs::set_permissions(brought.join("check"), fs::Permissions::from_mode(0o755)).unwrap();
+        write_release(&brought, build, reference, check);
         self.backend.stage_image(&image(build), &brought)?;
         // What was brought is gone, and the image is there: done.
         self.backend.stage_image(&image(build), &brought)
@@ -111,4 +100,19 @@ impl Appliance {
         call(&self.backend).unwrap();
         call(&self.backend).unwrap();
     }
+}
+
+pub fn write_release(to: &Path, build: u64, reference: &str, check: &str) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).unwrap();
+    let manifest = json!({
+        "apiVersion": "holdfast/v1",
+        "kind": "Release",
+        "version": format!("v{build}-{build}-abc"),
+        "ostree": {"reference": reference},
+        "readiness": {"probe": {"command": {"command": ["check"]}}, "interval": "10ms"},
+    });
+    fs::write(to.join("release.json"), manifest.to_string()).unwrap();
+    fs::write(to.join("check"), format!("#!/bin/sh\n{check}\n")).unwrap();
+    fs::set_permissions(to.join("check"), fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -90,7 +90,6 @@ fn a_base_that_names_what_is_not_beside_it_is_refused() {
         let mut args = vec!["create", "-q", "-u", "-f", "qcow2", "-b", backing];
         args.extend(format);
         args.extend([text.as_str(), "1M"]);
-        // Where the form is not said, qemu-img itself will not write such an image any more: the name is put in later.
         qemu_img(&args);
         path
     };
@@ -110,6 +109,17 @@ fn a_base_that_names_what_is_not_beside_it_is_refused() {
         // One step further down.
         on("two.qcow2", "up.qcow2", &format),
     ];
+    // One that does not say of which form the other is: the name of the form becomes something that nobody knows.
+    let unsaid = on("unsaid.qcow2", "low.qcow2", &format);
+    let mut bytes = fs::read(&unsaid).unwrap();
+    let at = bytes.windows(4).position(|window| window == [0xe2, 0x79, 0x2a, 0xca]).unwrap();
+    bytes[at..at + 4].copy_from_slice(&[0x12, 0x34, 0x56, 0x78]);
+    fs::write(&unsaid, bytes).unwrap();
+    // And one that has its data elsewhere.
+    let apart = inside.join("apart.qcow2");
+    let option = format!("data_file={}", outside.join("data").display());
+    qemu_img(&["create", "-q", "-f", "qcow2", "-o", &option, apart.to_str().unwrap(), "1M"]);
+    let bad = bad.into_iter().chain([unsaid, apart]);
     for base in [good, good_too] {
         let appliance = Appliance::new();
         appliance.install(&guest_on(&base));

@@ -176,6 +176,25 @@ fn a_machine_says_on_its_serial_line_that_it_is_ready_and_the_one_before_does_no
 }
 
 #[test]
+fn a_machine_that_talks_without_end_is_switched_off_with_a_log_that_is_not_endless() {
+    let appliance = Appliance::new();
+    let mut guest = Guest::new("v1.0.0-1-a");
+    guest.behaviour = Behaviour::Talks;
+    appliance.install(&guest);
+    appliance.start();
+    // What it would have said in a day.
+    let log = appliance.layout.run().join("serial.log");
+    let mut file = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    std::io::Write::write_all(&mut file, &vec![b'x'; 20 << 20]).unwrap();
+    appliance.vm.wait_ready(None, &AtomicBool::new(false)).unwrap();
+    assert!(fs::metadata(&log).unwrap().len() < 10 << 20);
+    appliance.vm.power_off().unwrap();
+    // It wrote on, behind what was cut off.
+    let text = fs::read(&log).unwrap();
+    assert!(!text.is_empty() && !text.contains(&0), "{} bytes", text.len());
+}
+
+#[test]
 fn a_port_that_only_qemu_listens_on_is_not_ready() {
     let appliance = Appliance::new();
     let mut guest = Guest::new("v1.0.0-1-a");

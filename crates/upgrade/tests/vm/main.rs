@@ -4,4 +4,5 @@
 mod disks;
 mod life;
 mod peers;
+mod steps;
 mod support;

@@ -19,9 +19,25 @@ const GREETING: &str = "{\"QMP\": {\"version\": {}, \"capabilities\": []}}\n";
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(60);
 
+/// A directory that goes with the test.
+struct Run(PathBuf);
+
+impl std::ops::Deref for Run {
+    type Target = PathBuf;
+    fn deref(&self) -> &PathBuf {
+        &self.0
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A peer that does as `act` says with its one visitor.
-fn peer(act: impl FnOnce(UnixStream) + Send + 'static) -> PathBuf {
-    let run = scratch();
+fn peer(act: impl FnOnce(UnixStream) + Send + 'static) -> Run {
+    let run = Run(scratch());
     let listener = UnixListener::bind(run.join("qmp.sock")).unwrap();
     thread::spawn(move || act(listener.accept().unwrap().0));
     run
@@ -113,7 +129,7 @@ fn a_peer_that_dies_or_is_not_there_is_an_error_at_once() {
     let mut qmp = Qmp::connect(&run, "qmp.sock", LONG).unwrap();
     let error = qmp.execute("quit", json!({}), LONG).unwrap_err();
     assert!(matches!(error, Error::Closed), "{error}");
-    let error = Qmp::connect(&scratch(), "qmp.sock", LONG).unwrap_err();
+    let error = Qmp::connect(&Run(scratch()), "qmp.sock", LONG).unwrap_err();
     assert!(matches!(error, Error::Connect(_)), "{error}");
 }
 
@@ -149,7 +165,8 @@ fn what_a_dead_machine_left_behind_names_nobody() {
 
 #[test]
 fn a_path_too_long_for_a_socket_is_none_too_long_for_a_machine() {
-    let appliance = Appliance::at(scratch().join("a-directory-with-a-rather-long-name/".repeat(8)));
+    let top = Run(scratch());
+    let appliance = Appliance::at(top.join("a-directory-with-a-rather-long-name/".repeat(8)));
     let mut guest = Guest::new("v1.0.0-1-a");
     guest.vm = json!({"stopTimeout": "0s"});
     appliance.install(&guest);

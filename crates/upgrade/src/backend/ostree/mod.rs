@@ -6,10 +6,11 @@
 //! snapshots/ID/deployment.json   the deployment that ran; it is pinned as long as the snapshot is there
 //! ```
 //!
-//! The host is always on: what would be "off" elsewhere is "until the next boot" here. Nothing is powered off before
-//! that, and `power_on` reboots where another deployment runs than the one that should. A process does not live to see
-//! it: the transaction goes on with the next start, as after any interruption. The data of what runs on the host is
-//! `guard`'s; of the appliance's own, `state/` is captured as everywhere.
+//! A host is not switched off from within: what would be "off" elsewhere is "until the next boot" here. `power_off` does
+//! nothing, and `power_on` reboots where another deployment runs than the one that should. A process does not live to
+//! see it ([`crate::backend::Error::Rebooting`]): the transaction goes on with the next start, as after any
+//! interruption. The data of what runs on the host is `guard`'s; of the appliance's own, `state/` is captured as
+//! everywhere.
 //!
 //! It must not change what it does not know: deployments that are no image of this appliance are left alone, except
 //! where what is next in the boot order has to give way.

@@ -73,6 +73,9 @@ pub fn captured(layout: &Layout, id: &SnapshotId) -> Result<Option<DeploymentId>
 }
 
 pub fn capture(layout: &Layout, id: &SnapshotId, deployment: &DeploymentId) -> Result<()> {
+    let directory = layout.snapshot(id);
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| disk::Error::io(disk::Operation::Create, &directory, error))?;
     save(&captured_path(layout, id), &Captured { deployment: deployment.clone() })
 }
 

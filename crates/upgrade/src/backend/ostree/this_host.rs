@@ -65,11 +65,15 @@ impl Ostree {
 }
 
 impl Backend for Ostree {
+    /// On is: what should run does. Before the first boot of a release nothing of the appliance runs, and the one that
+    /// would is the current one.
     fn describe(&self) -> Result<Description> {
         let files = self.files.describe()?;
         let booted = self.tools.look()?.host.booted;
-        let current = Records::load(&self.layout)?.image(&booted, &files.images);
-        Ok(Description { on: true, current, ..files })
+        let records = Records::load(&self.layout)?;
+        let on = self.target(&records).is_ok_and(|target| target == booted);
+        let current = records.image(&booted, &files.images).or(files.current);
+        Ok(Description { on, current, images: files.images, snapshots: files.snapshots })
     }
 
     fn stage_image(&self, image: &ImageId, brought: &Path) -> Result<()> {
@@ -97,7 +101,6 @@ impl Backend for Ostree {
             Some(_) => {}
             None => return Err(Error::NotDeployed { image: of.clone() }.into()),
         }
-        self.files.prepare(id)?;
         records::capture(&self.layout, id, &booted)?;
         self.tools.pin(&booted)?;
         self.files.snapshot(id, of)

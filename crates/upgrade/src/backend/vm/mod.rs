@@ -14,6 +14,7 @@
 //! What the machine is to know of its configuration it finds in fw_cfg, under `opt/holdfast/config`; it gets there
 //! through memory, never through a file.
 
+mod appliance;
 mod base;
 mod command;
 mod definition;
@@ -24,9 +25,8 @@ mod qemu_img;
 pub mod qmp;
 mod ready;
 mod serial;
-mod vm;
 
+pub use appliance::Vm;
 pub use command::Settings;
 pub use definition::Definition;
 pub use error::Error;
-pub use vm::Vm;

@@ -1,9 +1,11 @@
 //! A virtual machine as a backend.
 
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use ::disk::Operation;
 use ::disk::durable::write_durably;
 use logic::upgrade::{ImageId, SnapshotId};
 use serde_json::json;
@@ -125,11 +127,15 @@ impl Backend for Vm {
             return Ok(());
         }
         self.must_be_off()?;
-        self.files.prepare(id)?;
+        let (directory, no_disk) = (self.layout.snapshot(id), self.layout.snapshot(id).join(NO_DISK));
+        fs::create_dir_all(&directory)
+            .map_err(|error| ::disk::Error::io(Operation::Create, &directory, error))?;
         if self.disk.exists() {
+            // Of an earlier try, from before there was one.
+            ::disk::tree::remove(&no_disk)?;
             self.disk.take(id)?;
         } else {
-            write_durably(&self.layout.snapshot(id).join(NO_DISK), b"")?;
+            write_durably(&no_disk, b"")?;
         }
         self.files.snapshot(id, of)
     }
