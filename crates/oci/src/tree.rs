@@ -376,3 +376,6 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

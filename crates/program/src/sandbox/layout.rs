@@ -76,7 +76,10 @@ pub(crate) struct Layout {
 pub(crate) fn layout(sandbox: &Sandbox) -> io::Result<Layout> {
     let mut layout = Layout::default();
     let mut shown: Vec<(PathBuf, Access)> = Vec::new();
-    for (text, at) in LINKS {
+    // Who keeps data in shared memory still finds it there.
+    let given = sandbox.readable.iter().chain(&sandbox.writable);
+    let shares_memory = given.into_iter().any(|path| path.starts_with("/dev/shm"));
+    for (text, at) in LINKS.into_iter().filter(|(_, at)| !(shares_memory && *at == "dev/shm")) {
         layout.links.push((text_of(OsStr::new(text))?, text_of(OsStr::new(at))?, vec![]));
     }
     for path in system_paths() {

@@ -80,7 +80,7 @@ async fn kubectl_shows_how_migrations_are_doing() {
     let columns = ["NAME", "RESOURCE", "GROUP", "STATUS", "MIGRATED", "FAILED", "REMAINING", "RATE", "AGE"];
     assert_eq!(lines[0], columns, "{text}");
     // None remain, so that this column is empty.
-    assert_eq!(lines[1][..6], [&ground.name, "things", &*lines[1][2], "Succeeded", "60", "0"], "{text}");
+    assert_eq!(lines[1][..6], [&ground.name, "things", lines[1][2], "Succeeded", "60", "0"], "{text}");
     assert!(lines[1][2].starts_with(&ground.name), "{text}");
     let wide = get(&[&ground.name, "-o", "wide"]);
     assert!(wide.lines().next().is_some_and(|head| head.contains("LEFT")), "{wide}");

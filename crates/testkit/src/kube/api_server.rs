@@ -265,7 +265,7 @@ impl ApiServer {
 pub(super) fn program() -> Result<&'static Path, &'static str> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = PROGRAM.get_or_init(|| {
-        match std::env::var_os("KUBE_APISERVER") {
+        match std::env::var_os("KUBE_APISERVER").filter(|given| !given.is_empty()) {
             Some(none) if none == "none" => return Err("KUBE_APISERVER is none".to_owned()),
             Some(path) => return Ok(path.into()),
             None => {}
