@@ -9,11 +9,11 @@ run: ## a device lives through an update, a failed update and a rollback (KEEP=1
 	@cargo build --release --quiet -p holdfast
 	@examples/guard-story/story $(if $(KEEP),--keep)
 
-test: ## install what the tests need, then run all of them (LEVEL=decisions|services|fuzz|walk|cluster|disks for one level)
+test: ## install what the tests need, then run all of them (LEVEL=decisions|services|fuzz|walk|cluster|appliances|disks for one level)
 	@scripts/prerequisites
 	@scripts/test $(LEVEL)
 
-bench: ## compare with what one would use instead, as ratios; takes a while, needs root (PART=graph|guard|storage for one)
+bench: ## compare with what one would use instead, as ratios; takes a while, needs root (PART=graph|guard|storage|upgrade for one)
 	@scripts/bench $(PART)
 
 lint: ## formatting, clippy, scripts

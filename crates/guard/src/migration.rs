@@ -2,6 +2,9 @@
 //!
 //! The migration gets the data directory and the two versions, as arguments and in the environment. It works on the
 //! data in place: a backup of it exists, and whatever it leaves behind when it fails is thrown away.
+//!
+//! The migrations of a directory run in the sandbox of the crate `migrate`: no network, nothing but the data can be
+//! changed. A command is trusted: it may be one that needs more, such as `holdfast storage migrate --offline`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +14,8 @@ use std::time::Duration;
 use logic::version::Version;
 
 use crate::health::find_scripts;
-use program::{Invocation, Limits, Overflow, run_limited};
+use migrate::InPlace;
+use program::{Invocation, RunError};
 
 /// How much of what a migration prints is kept for the log.
 const MAX_OUTPUT: usize = 64 * 1024;
@@ -20,6 +24,8 @@ const MAX_OUTPUT: usize = 64 * 1024;
 pub struct Migration {
     pub what: Programs,
     pub timeout: Option<Duration>,
+    /// For the programs of a directory.
+    pub sandbox: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -42,6 +48,13 @@ impl Migration {
         stop: Option<&AtomicBool>,
     ) -> Result<String, String> {
         let mut printed = String::new();
+        let how = InPlace {
+            dir: data.to_owned(),
+            sandbox: self.sandbox && matches!(self.what, Programs::Directory(_)),
+            timeout: self.timeout,
+            max_output: MAX_OUTPUT,
+            stop,
+        };
         for (program, args) in self.commands()? {
             let invocation = Invocation::new(&program)
                 .args(&args)
@@ -49,15 +62,8 @@ impl Migration {
                 .env("HOLDFAST_DATA_DIR", data)
                 .env("HOLDFAST_FROM_VERSION", from.as_str())
                 .env("HOLDFAST_TO_VERSION", to.as_str());
-            let limits = Limits {
-                timeout: self.timeout,
-                max_output: MAX_OUTPUT,
-                overflow: Overflow::Trim,
-                stop,
-                ..Limits::default()
-            };
             let shown = invocation.shown();
-            let done = run_limited(&invocation, &limits).map_err(|error| crate::error_chain(&error))?;
+            let done = how.run(invocation).map_err(|error| told(&error))?;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
             let said = [text(&done.stdout), text(&done.stderr)].join("\n");
             if !done.status.success() {
@@ -86,5 +92,16 @@ impl Migration {
                 Ok(found.scripts.into_iter().map(|script| (script.path, vec![])).collect())
             }
         }
+    }
+}
+
+/// A sandbox that can't be had has a way out of its own.
+fn told(error: &RunError) -> String {
+    let chain = crate::error_chain(error);
+    match error {
+        RunError::Unconfined { .. } | RunError::Sandbox { .. } => {
+            format!("{chain} (guard.migration.sandbox = false runs it without)")
+        }
+        _ => chain,
     }
 }

@@ -66,12 +66,20 @@ pub struct Retention {
     pub aside_max_bytes: u64,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MigrationSettings {
     pub command: Vec<String>,
     pub directory: Option<PathBuf>,
     pub timeout: Option<Period>,
+    /// Whether the programs of the directory are kept from the network and from all but the data.
+    pub sandbox: bool,
+}
+
+impl Default for MigrationSettings {
+    fn default() -> Self {
+        Self { command: vec![], directory: None, timeout: None, sandbox: true }
+    }
 }
 
 impl Default for Retention {
@@ -216,7 +224,11 @@ impl Settings {
             boot: self.read_boot_id()?,
             program: self.read_program_version()?,
             policy: self.policy(),
-            migration: Migration { what: migration, timeout: self.migration.timeout.map(Period::get) },
+            migration: Migration {
+                what: migration,
+                timeout: self.migration.timeout.map(Period::get),
+                sandbox: self.migration.sandbox,
+            },
             threads: self.copy_threads,
         })
     }

@@ -11,6 +11,7 @@ use crate::config;
 use crate::failure::{Failure, Result};
 use crate::graph::GraphCommand;
 use crate::guard::GuardCommand;
+use crate::migrate::MigrateCommand;
 use crate::output::{self, Format};
 use crate::storage::StorageCommand;
 use crate::upgrade::UpgradeCommand;
@@ -58,6 +59,8 @@ enum Command {
     /// Keep a device's data fit for whatever boots next
     #[command(alias = "admin")]
     Guard(Box<GuardCommand>),
+    /// Bring data from one version to the next: see the path, walk it, write a migration
+    Migrate(Box<MigrateCommand>),
     /// Rewrite Kubernetes objects when their storage version changes, and say when it is safe to move
     Storage(Box<StorageCommand>),
     /// Move an appliance to a release, as a transaction; or one step back; or on where it was interrupted
@@ -95,6 +98,7 @@ impl Cli {
             Command::Appliance(command) => command.run(&self.global),
             Command::Graph(command) => command.run(&self.global),
             Command::Guard(command) => command.run(&self.global),
+            Command::Migrate(command) => command.run(&self.global),
             Command::Storage(command) => command.run(&self.global),
             Command::Upgrade(command) => command.run(&self.global),
             Command::Status(facts) => crate::guard::status(&facts, &self.global),

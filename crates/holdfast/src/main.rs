@@ -9,6 +9,7 @@ mod failure;
 mod graph;
 mod guard;
 mod log;
+mod migrate;
 mod output;
 mod storage;
 mod upgrade;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::kube::{Cluster, Options, WIDGETS, stored_version};
+use testkit::kube::{AdmissionWebhook, Cluster, Options, WIDGETS, WIDGETS_GROUP, stored_version};
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -124,6 +124,13 @@ async fn the_guide_from_install_to_gate() {
     assert!(get(port, "/readyz").starts_with("HTTP/1.1 200"));
     let table = site.done(&["status"]);
     assert!(table.starts_with("RESOURCE"), "{table}");
+    let stored_as = |table: &str| {
+        let line = table.lines().find(|line| line.starts_with(WIDGETS)).map(str::to_owned);
+        line.unwrap_or_default().split_whitespace().nth(1).map(str::to_owned)
+    };
+    assert_eq!(stored_as(&table).as_deref(), Some("v1"), "{table}");
+    let hash = first["current"].as_str().unwrap();
+    assert!(!table.contains(hash) && site.done(&["status", "-o", "wide"]).contains(hash), "{table}");
 
     // The storage version changes, and the controller is killed right after: the next one goes on.
     site.cluster.flip_storage("v2").await;
@@ -161,6 +168,29 @@ async fn the_guide_from_install_to_gate() {
         assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
         assert!(error.contains(said), "{words:?}: {error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_webhook_is_away_status_says_what_the_migration_waits_for() {
+    let site = Site::new(Options::default());
+    site.done(&["install"]);
+    site.cluster.install_widgets("v1", &["v1", "v2"], None).await;
+    site.cluster.create_widgets("v1", 20, 10).await;
+    let webhook = AdmissionWebhook::start(&site.cluster.keys);
+    webhook.install(&site.cluster, WIDGETS_GROUP, "widgets").await;
+    webhook.down();
+    let mut migrating = Command::new(HOLDFAST);
+    migrating.args(["storage", "migrate", WIDGETS, "--kubeconfig"]).arg(&site.kubeconfig);
+    let migrating = migrating.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    site.until(WIDGETS, |state| state["migration"]["reason"] == "ObjectsRefused");
+    let table = site.done(&["status", WIDGETS]);
+    let below = table.lines().last().unwrap();
+    assert!(below.starts_with(WIDGETS) && below.contains("failed calling webhook"), "{table}");
+    webhook.up();
+    let output = migrating.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = site.done(&["status", WIDGETS]);
+    assert!(table.lines().last().unwrap().contains("Succeeded"), "{table}");
 }
 
 /// One plain request, answer with its head.

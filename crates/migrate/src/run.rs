@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -177,7 +178,8 @@ impl Run<'_> {
     fn clear(&self) -> Result<(), Error> {
         let cleared = match fs::remove_dir_all(self.scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => fs::create_dir_all(self.scratch),
+            // Migrations may leave values there, and values may be secret.
+            _ => fs::DirBuilder::new().recursive(true).mode(0o700).create(self.scratch),
         };
         cleared.map_err(|source| Error::Scratch { path: self.scratch.to_owned(), source })
     }

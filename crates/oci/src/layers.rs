@@ -34,7 +34,7 @@ pub enum LayerError {
     FileSize { path: String, size: u64, limit: u64 },
     #[error("{path} is not a regular file")]
     NotAFile { path: String },
-    #[error("{path} is a device, or of a kind that is not known")]
+    #[error("{path} is a device, or of a kind that can't be unpacked")]
     Special { path: String },
     #[error("{path} is a link to nothing that is in the image")]
     Link { path: String },
@@ -155,6 +155,17 @@ impl<R: Read> Entry<'_, '_, R> {
             return Err(LayerError::Damaged(io::ErrorKind::UnexpectedEof.into()));
         }
         Ok(bytes)
+    }
+
+    /// Whether it is a sparse file in a form that looks like a plain one, and whose content begins with a map of it.
+    pub(crate) fn is_sparse_in_disguise(&mut self) -> io::Result<bool> {
+        let Some(extensions) = self.0.pax_extensions()? else { return Ok(false) };
+        for extension in extensions {
+            if extension?.key_bytes().starts_with(b"GNU.sparse.") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

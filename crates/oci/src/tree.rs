@@ -208,6 +208,9 @@ impl TreeWriter {
         entry: &mut Entry<'_, '_, R>,
     ) -> Result<(), LayerError> {
         let failed = |source: Errno| LayerError::Write { path: path.to_string(), source: source.into() };
+        if entry.is_sparse_in_disguise().map_err(LayerError::Damaged)? {
+            return Err(LayerError::Special { path: path.to_string() });
+        }
         let size = entry.size();
         if size > self.left.bytes {
             return Err(LayerError::FileSize { path: path.to_string(), size, limit: self.left.bytes });
@@ -227,7 +230,9 @@ impl TreeWriter {
             write_all(&file, &self.buffer[..got]).map_err(failed)?;
             left -= got as u64;
         }
-        let dressed = self.dress(&file, entry, 0);
+        // Plain files are there to be read by whoever took them out.
+        let at_least = if self.extent == Extent::PlainFiles { 0o600 } else { 0 };
+        let dressed = self.dress(&file, entry, at_least);
         let times = Timespec { tv_sec: entry.modified(), tv_nsec: 0 };
         dressed
             .and_then(|()| Ok(futimens(&file, &Timestamps { last_access: times, last_modification: times })?))

@@ -292,7 +292,38 @@ async fn names_that_climb_and_devices_are_refused() {
         let error = stage.whole(vec![layer(&[("dev/sda", Kind(kind))])]).await.unwrap_err();
         assert!(matches!(error, ImageError::Layer { source: LayerError::Special { .. }, .. }), "{error:?}");
     }
+    // As GNU tar writes it with `--sparse --format=posix`: its content is not what a plain reader takes it for.
+    let mut archive = tar::Builder::new(vec![]);
+    archive.append_pax_extensions([("GNU.sparse.major", &b"1"[..])]).unwrap();
+    archive.append(&header("sparse", 3, EntryType::Regular), &b"map"[..]).unwrap();
+    let sparse = Layer::of_archive(&archive.into_inner().unwrap(), Packing::Plain);
+    let error = stage.whole(vec![sparse]).await.unwrap_err();
+    assert!(matches!(error, ImageError::Layer { source: LayerError::Special { .. }, .. }), "{error:?}");
     assert!(!stage.scratch.join("escape").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sparse_file_is_unpacked_with_its_holes_and_within_the_limit() {
+    let mut sparse = tar::Header::new_gnu();
+    sparse.set_path("sparse").unwrap();
+    sparse.set_size(512);
+    sparse.set_mode(0o644);
+    sparse.set_entry_type(EntryType::GNUSparse);
+    let gnu = sparse.as_gnu_mut().unwrap();
+    gnu.set_real_size(1 << 20);
+    gnu.sparse[0].offset.copy_from_slice(b"00003777000\0");
+    gnu.sparse[0].numbytes.copy_from_slice(b"00000001000\0");
+    sparse.set_cksum();
+    let mut archive = tar::Builder::new(vec![]);
+    archive.append(&sparse, &[7; 512][..]).unwrap();
+    let layer = || Layer::of_archive(&archive.get_ref().clone(), Packing::Plain);
+    let mut stage = Stage::new();
+    stage.whole(vec![layer()]).await.unwrap();
+    let content = fs::read(stage.target().join("sparse")).unwrap();
+    assert_eq!((content.len(), content[0], content[content.len() - 1]), (1 << 20, 0, 7));
+    let limits = Limits { tree_bytes: 1 << 19, ..Limits::default() };
+    let text = chain(&stage.unpack(vec![layer()], Extent::Whole, &limits).await.unwrap_err());
+    assert!(text.contains("is 1048576 bytes long"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

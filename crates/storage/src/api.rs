@@ -106,6 +106,9 @@ pub struct StorageVersionMigrationStatus {
     pub failures: Vec<String>,
 }
 
+/// The reason of a migration that runs and waits for nothing; one that is stuck has another.
+pub const MIGRATING: &str = "Migrating";
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {

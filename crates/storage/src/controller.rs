@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::ListParams;
 use kube::runtime::watcher::Event;
-use logic::storage::Resource;
+use logic::storage::{Resource, Rhythm};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::migrations::Migrations;
 use crate::migrator::Migrator;
 use crate::settings::Settings;
-use crate::trigger::{Notice, Standing, Standings, Timing, Trigger};
+use crate::trigger::{Notice, Standing, Standings, Trigger};
 use crate::watch::{CustomResourceDefinition, Told, follow};
 
 /// What a watch tells and nobody has looked at yet. A watch waits when it is full.
@@ -76,11 +76,11 @@ async fn lead(
         return Ok(());
     }
     let period = settings.period.get();
-    let timing = Timing { period, first: period };
+    let rhythm = Rhythm { period, first: period };
     let standings = || watch::Sender::new(None);
     if !options.lead {
         metrics.leads(true);
-        return term(cluster, settings, options, timing, standings(), metrics, stop).await;
+        return term(cluster, settings, options, rhythm, standings(), metrics, stop).await;
     }
     let mut candidate = Candidate::new(cluster.client()?, &settings.namespace, settings.lease.get());
     tracing::info!(me = candidate.me(), "waiting to lead");
@@ -98,7 +98,7 @@ async fn lead(
             over.cancel();
             candidate
         };
-        let term = term(&fenced, settings, options, timing, standings(), Arc::clone(&metrics), over.clone());
+        let term = term(&fenced, settings, options, rhythm, standings(), Arc::clone(&metrics), over.clone());
         let (ended, back) = tokio::join!(
             async {
                 let ended = term.await;
@@ -138,12 +138,12 @@ pub async fn settle(
     if !installed(cluster, &stop).await? {
         return Ok(Settled::default());
     }
-    let timing = Timing { period: settings.period.get(), first: resume_within };
+    let rhythm = Rhythm { period: settings.period.get(), first: resume_within };
     let options = Options { lead: false, ..Options::default() };
     let standings = watch::Sender::new(None);
     let mut seen = standings.subscribe();
     let over = stop.child_token();
-    let term = term(cluster, settings, options, timing, standings, metrics, over.clone());
+    let term = term(cluster, settings, options, rhythm, standings, metrics, over.clone());
     let done = async {
         let at_rest = |standings: &Standings| {
             standings.as_ref().is_some_and(|all| all.values().all(|it| *it != Standing::UnderWay))
@@ -172,7 +172,7 @@ async fn term(
     cluster: &Cluster,
     settings: &Settings,
     options: Options,
-    timing: Timing,
+    rhythm: Rhythm,
     standings: watch::Sender<Standings>,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
@@ -185,7 +185,7 @@ async fn term(
         false => None,
     };
     let queue = Migrations::new(migrator, settings.migrations_at_once, notices.clone());
-    let triggering = triggering(cluster, settings, timing, notices, inbox, standings, metrics)?;
+    let triggering = triggering(cluster, settings, rhythm, notices, inbox, standings, metrics)?;
     let until = stop.clone();
     tokio::select! {
         // It alone says when the term is over: when the last migration has ended.
@@ -205,7 +205,7 @@ async fn term(
 fn triggering(
     cluster: &Cluster,
     settings: &Settings,
-    timing: Timing,
+    rhythm: Rhythm,
     notices: mpsc::Sender<Notice>,
     inbox: mpsc::Receiver<Notice>,
     standings: watch::Sender<Standings>,
@@ -215,7 +215,7 @@ fn triggering(
     let states: Api<StorageState> = Api::all(watching.clone());
     let definitions: Api<CustomResourceDefinition> = Api::all(watching);
     let servers = settings.api_servers.clone();
-    let trigger = Trigger::new(cluster, servers, timing, notices.clone(), standings, metrics)?;
+    let trigger = Trigger::new(cluster, servers, rhythm, notices.clone(), standings, metrics)?;
     let of_definition = |told| Some(Notice::Definition(Box::new(told)));
     Ok(async move {
         tokio::select! {

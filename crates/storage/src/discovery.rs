@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use http::Request;
 use kube::Client;
-use logic::storage::{Resource, VersionHash};
+use logic::storage::{Resource, VersionHash, VersionNames};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Default)]
 pub struct Discovered {
     pub served: BTreeMap<Resource, Served>,
+    /// For people.
+    pub names: VersionNames,
     /// Groups and versions that could not be read, as `apps/v1`, and why: an aggregated server that is down. Nothing is
     /// known of their resources.
     pub unreadable: BTreeMap<String, String>,
@@ -140,7 +142,7 @@ async fn read(client: &Client, versions: Vec<(String, String)>) -> kube::Result<
     let mut found = Discovered::default();
     while let Some((group, version, document)) = documents.next().await {
         match document {
-            Ok(document) => take(&mut found.served, &group, &version, document),
+            Ok(document) => take(&mut found, &group, &version, document),
             // It was taken away between two requests.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error @ (kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_))) => {
@@ -153,7 +155,7 @@ async fn read(client: &Client, versions: Vec<(String, String)>) -> kube::Result<
     Ok(found)
 }
 
-fn take(served: &mut BTreeMap<Resource, Served>, group: &str, version: &str, document: Resources) {
+fn take(found: &mut Discovered, group: &str, version: &str, document: Resources) {
     for described in document.resources {
         let can = |verb: &str| described.verbs.iter().any(|it| it == verb);
         // A name with a slash is a part of another resource, like its status.
@@ -162,7 +164,8 @@ fn take(served: &mut BTreeMap<Resource, Served>, group: &str, version: &str, doc
             && can("list")
             && can("update");
         if migratable {
-            served.entry(Resource::new(group, described.name)).or_insert_with(|| Served {
+            found.names.add(group, version, &described.kind);
+            found.served.entry(Resource::new(group, described.name)).or_insert_with(|| Served {
                 version: version.to_owned(),
                 kind: described.kind,
                 namespaced: described.namespaced,

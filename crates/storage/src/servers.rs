@@ -188,7 +188,7 @@ mod tests {
             (resource.parse().unwrap(), served)
         });
         let unreadable = unreadable.iter().map(|name| ((*name).to_owned(), "down".to_owned()));
-        Discovered { served: served.collect(), unreadable: unreadable.collect() }
+        Discovered { served: served.collect(), unreadable: unreadable.collect(), ..Discovered::default() }
     }
 
     fn offered(servers: &[Discovered], resource: &str) -> Option<Offered> {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// How to reach the cluster; otherwise `$KUBECONFIG`, `~/.kube/config`, or the pod's own account.
     pub kubeconfig: Option<PathBuf>,
-    /// How often discovery is read. A storage version that changes twice within it may be missed where nothing can be
+    /// Discovery is read twice in this time. A storage version that changes twice within it may be missed where nothing can be
     /// watched, and a StorageState whose heartbeat is older is not believed.
     pub period: Period,
     /// Every API server, as URLs; otherwise those behind the service `kubernetes`.

@@ -52,6 +52,8 @@ impl Behaviour {
 #[derive(Debug, Clone)]
 pub struct Guest {
     pub version: String,
+    /// What it answers on `/version`.
+    pub answer: String,
     pub data_version: u32,
     pub behaviour: Behaviour,
     /// As in `release.json`: `{"http": {"url": …}}`. The default asks `/ready`.
@@ -65,6 +67,7 @@ impl Guest {
     pub fn new(version: &str) -> Self {
         Self {
             version: version.to_owned(),
+            answer: version.to_owned(),
             data_version: 1,
             behaviour: Behaviour::Good,
             probe: json!({"http": {"url": "http://127.0.0.1:{config.port}/ready"}}),
@@ -109,7 +112,7 @@ impl Guest {
     fn initial_file_system(&self) -> Vec<u8> {
         let about = format!(
             "VERSION='{}'\nDATA={}\nBEHAVIOUR={}\n",
-            self.version,
+            self.answer,
             self.data_version,
             self.behaviour.name()
         );

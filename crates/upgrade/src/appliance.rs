@@ -146,7 +146,9 @@ impl Appliance {
     /// The release in force.
     pub fn current(&self) -> Result<Image> {
         let id = self.backend.describe()?.current.ok_or(backend::Error::NoCurrent)?;
-        let version = self.manifest(&id)?.version;
+        let version = id
+            .version()
+            .map_err(|error| Error::Damaged { path: self.layout.current(), why: error.to_string() })?;
         Ok(Image { id, version })
     }
 

@@ -44,6 +44,8 @@ pub enum Error {
     Undone { name: ApplianceName, to: String, why: String },
     #[error("{name} could not be put back to {release}")]
     Stuck { name: ApplianceName, release: String, source: Box<Error> },
+    #[error("the machine goes down; the upgrade of {name} goes on when it is up again")]
+    Rebooting { name: ApplianceName },
     #[error("interrupted; {name} is left as it is")]
     Abandoned { name: ApplianceName },
     #[error("interrupted; nothing was changed")]
@@ -92,7 +94,7 @@ impl Error {
             Self::Workload(error) => error.exit(),
             Self::Undone { .. } => Exit::RolledBack,
             Self::Stuck { .. } => Exit::RollbackFailed,
-            Self::Abandoned { .. } | Self::Stopped => Exit::Interrupted,
+            Self::Abandoned { .. } | Self::Stopped | Self::Rebooting { .. } => Exit::Interrupted,
             Self::Damaged { .. } | Self::Secrets(_) => Exit::MetadataDamaged,
             Self::Backend(backend::Error::NotReady { .. }) => Exit::TimedOut,
             Self::Backend(backend::Error::Ended { .. }) => Exit::Unhealthy,
@@ -128,6 +130,9 @@ impl Error {
                 "mend what is named above, then `holdfast upgrade {name} --rollback` tries again; \
                  the snapshot is kept"
             ),
+            Self::Rebooting { name } => {
+                format!("holdfast-appliances.service takes it on, or `holdfast appliance start {name}`")
+            }
             Self::Abandoned { name } => {
                 format!("`holdfast upgrade {name} --resume` finishes it, `--rollback` undoes it")
             }

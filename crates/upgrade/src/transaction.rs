@@ -3,6 +3,7 @@
 //! There are no choices here. What a step that failed means is asked too.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use logic::upgrade::{
 };
 
 use crate::appliance::{Appliance, Held, write};
+use crate::backend;
 use crate::configuration::key_of;
 use crate::error::{Error, Result};
 use crate::migration;
@@ -123,6 +125,10 @@ impl<'a> Carrier<'a> {
     }
 
     fn failed(&mut self, step: Step, error: Error) -> Result<()> {
+        // What comes next is in the journal already: whoever starts after the boot goes on from there.
+        if matches!(error, Error::Backend(backend::Error::Rebooting)) {
+            return Err(Error::Rebooting { name: self.appliance().identity.name.clone() });
+        }
         let why = format!("{step}: {}", chain(&error));
         let means = trouble(&self.transaction, step);
         self.record(Record::Failed { step, why: why.clone() })?;
@@ -230,7 +236,7 @@ fn keep_point(appliance: &Appliance, begin: &Begin) -> Result<()> {
 pub fn tidy(appliance: &Appliance) -> Result<()> {
     let (layout, backend) = (&appliance.layout, &appliance.backend);
     let description = backend.describe()?;
-    let current = description.current.ok_or(crate::backend::Error::NoCurrent)?;
+    let current = description.current.ok_or(backend::Error::NoCurrent)?;
     let point = appliance.point()?;
     let makers: Vec<ImageId> = workload::list(layout)?.into_iter().map(|record| record.release.id).collect();
     let snapshots: Vec<SnapshotId> = description.snapshots.into_iter().map(|snapshot| snapshot.id).collect();
@@ -244,7 +250,28 @@ pub fn tidy(appliance: &Appliance) -> Result<()> {
     for leftover in [layout.incoming(), layout.scratch()] {
         remove_tree(&leftover)?;
     }
+    for dir in
+        [layout.root().to_owned(), layout.releases(), layout.snapshots(), layout.state(), layout.keys()]
+    {
+        sweep(&dir)?;
+    }
     tidy_keys(appliance, point.as_ref())
+}
+
+/// What was being made or removed when its process died has a reserved name.
+fn sweep(dir: &Path) -> Result<()> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(disk::Error::io(disk::Operation::List, dir, error).into()),
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(disk::RESERVED_PREFIX.as_bytes()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Keys that neither the configuration in force nor the rollback point's is sealed with.
@@ -265,7 +292,7 @@ fn tidy_keys(appliance: &Appliance, point: Option<&Point>) -> Result<()> {
     Ok(disk::durable::sync_dir(&dir)?)
 }
 
-pub(crate) fn remove_tree(path: &std::path::Path) -> Result<()> {
+pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     if std::fs::symlink_metadata(path).is_ok() {
         disk::tree::remove(path)?;
     }

@@ -79,7 +79,7 @@ struct Controller {
     /// An API server's URL, for each of them; otherwise those behind the service `kubernetes`
     #[arg(long, value_name = "URL")]
     api_server: Vec<String>,
-    /// How often to read discovery
+    /// Discovery is read twice in this time
     #[arg(long, value_name = "TIME")]
     period: Option<Period>,
     /// Where /livez, /readyz and /metrics are

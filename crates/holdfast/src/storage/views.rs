@@ -1,10 +1,10 @@
 //! How storage states, migrations and the gate's answer are shown.
 
-use ::storage::api::{Progress, StorageVersionMigration};
+use ::storage::api::{MIGRATING, Progress, StorageVersionMigration};
 use ::storage::controller::Settled;
 use ::storage::overview::Overview;
 use logic::period::Period;
-use logic::storage::{Blocker, Gate, Phase, Resource, StoredVersion};
+use logic::storage::{Blocker, Gate, Phase, Resource, State, StoredVersion};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ struct StateLine {
     served: bool,
     current: Option<StoredVersion>,
     persisted: Vec<StoredVersion>,
+    /// The same as `persisted`, as versions where that can be told.
+    stored_as: Vec<String>,
     /// Everything is stored in the current version, and somebody has looked lately.
     settled: bool,
     heartbeat_age_seconds: Option<i64>,
@@ -65,6 +67,7 @@ impl StateList {
                 served: seen.discovered.served.contains_key(resource),
                 current: state.as_ref().map(|state| state.current.clone()),
                 settled: state.as_ref().is_some_and(logic::storage::State::is_settled) && !old && !changed,
+                stored_as: stored_as(seen, resource, state.as_ref()),
                 persisted: state.map(|state| state.persisted).unwrap_or_default(),
                 heartbeat_age_seconds: age,
                 heartbeat_is_old: old,
@@ -76,6 +79,17 @@ impl StateList {
     }
 }
 
+/// A version where its hash is known to be one; otherwise the hash.
+fn stored_as(seen: &Overview, resource: &Resource, state: Option<&State>) -> Vec<String> {
+    let kind = seen.discovered.served.get(resource).map(|served| served.kind.as_str());
+    let name = |version: &StoredVersion| match version {
+        StoredVersion::Known(hash) => seen.discovered.names.name(resource, kind, hash),
+        StoredVersion::Unknown => None,
+    };
+    let persisted = state.into_iter().flat_map(|state| &state.persisted);
+    persisted.map(|version| name(version).unwrap_or_else(|| version.to_string())).collect()
+}
+
 impl Show for StateList {
     const KIND: &'static str = "StorageStateList";
 
@@ -83,10 +97,15 @@ impl Show for StateList {
         let mut header =
             vec!["RESOURCE", "STORED AS", "SETTLED", "MIGRATION", "MIGRATED", "FAILED", "LOOKED AT"];
         if wide {
-            header.extend(["CURRENT", "MESSAGE"]);
+            header.extend(["HASHES", "CURRENT", "MESSAGE"]);
         }
         let rows: Vec<Vec<String>> = self.resources.iter().map(|line| line.row(wide)).collect();
         let mut text = table(&header, &rows);
+        for stuck in
+            self.resources.iter().filter_map(|line| line.migration.as_ref()).filter(|it| it.is_stuck())
+        {
+            text.push_str(&format!("{}: {}\n", stuck.resource, stuck.message));
+        }
         for (group, why) in &self.unreadable {
             text.push_str(&format!("{group} could not be read: {why}\n"));
         }
@@ -101,7 +120,7 @@ impl Show for StateList {
 impl StateLine {
     fn row(&self, wide: bool) -> Vec<String> {
         let dash = || "-".to_owned();
-        let persisted: Vec<String> = self.persisted.iter().map(ToString::to_string).collect();
+        let joined = |list: &[String]| if list.is_empty() { dash() } else { list.join(",") };
         let looked_at = match self.heartbeat_age_seconds {
             None => dash(),
             Some(age) if age < 0 => format!("{} ahead", seconds(-age)),
@@ -112,7 +131,7 @@ impl StateLine {
             |number: fn(&Progress) -> u64| migration.map_or_else(dash, |it| number(&it.progress).to_string());
         let mut row = vec![
             self.resource.clone(),
-            if persisted.is_empty() { dash() } else { persisted.join(",") },
+            joined(&self.stored_as),
             if self.settled { "yes" } else { "no" }.to_owned(),
             migration.map_or_else(dash, |it| it.phase.to_owned()),
             of(|progress| progress.migrated),
@@ -124,6 +143,8 @@ impl StateLine {
             },
         ];
         if wide {
+            let hashes: Vec<String> = self.persisted.iter().map(ToString::to_string).collect();
+            row.push(joined(&hashes));
             row.push(self.current.as_ref().map_or_else(dash, ToString::to_string));
             row.push(migration.map_or_else(dash, |it| it.message.clone()));
         }
@@ -149,6 +170,11 @@ impl MigrationLine {
             failures: status.failures,
         }
     }
+
+    /// It runs, and says what it waits for.
+    fn is_stuck(&self) -> bool {
+        self.phase == "Running" && !self.reason.is_empty() && self.reason != MIGRATING
+    }
 }
 
 fn phase(phase: Phase) -> &'static str {
@@ -165,7 +191,7 @@ pub fn line(migration: &StorageVersionMigration) -> String {
     let line = MigrationLine::of(migration);
     let Progress { migrated, remaining, per_second, seconds_left, .. } = line.progress;
     let mut text = format!("{}: {}", line.resource, line.phase.to_lowercase());
-    if line.phase == "Running" {
+    if line.phase == "Running" && !line.is_stuck() {
         text.push_str(&format!(", {migrated} migrated"));
         if let Some(remaining) = remaining {
             text.push_str(&format!(", {remaining} left"));

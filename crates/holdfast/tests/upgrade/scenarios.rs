@@ -14,12 +14,6 @@ fn new() -> Release {
     Release::of(20).with_data(2)
 }
 
-fn image_of(site: &Site<impl Kind>, release: &Release) -> std::path::PathBuf {
-    let images = fs::read_dir(site.appliance().join("releases")).unwrap();
-    let mut images = images.map(|entry| entry.unwrap().path());
-    images.find(|path| path.display().to_string().contains(&release.version())).unwrap()
-}
-
 pub fn upgrade_without_migration<K: Kind>() {
     let site = Site::<K>::new();
     site.create(&old());
@@ -118,7 +112,7 @@ pub fn resume_without_the_old_image<K: Kind>() {
     let reference = site.release(&new());
     site.killed_at(&["upgrade", "shop", "--release", &reference], "migrate");
     site.state_is("interrupted");
-    let image = image_of(&site, &old());
+    let image = site.image(&old());
     let kept = site.root.join("kept");
     fs::rename(&image, &kept).unwrap();
     let refused = site.ends(&["upgrade", "shop", "--resume"], 4);

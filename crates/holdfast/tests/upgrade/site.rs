@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::vm::{Answer, ask};
 
@@ -208,27 +209,49 @@ impl<K: Kind> Site<K> {
     /// Runs a command until it says that it begins with a step, and kills it there.
     #[track_caller]
     pub fn killed_at(&self, words: &[&str], step: &str) {
-        self.signalled_at(words, step, rustix::process::Signal::KILL);
+        self.signalled_at(words, step, Signal::KILL);
     }
 
     #[track_caller]
-    pub fn signalled_at(&self, words: &[&str], step: &str, signal: rustix::process::Signal) -> Done {
+    pub fn signalled_at(&self, words: &[&str], step: &str, signal: Signal) -> Done {
+        self.at_step(words, step, |pid| kill_process(pid, signal).unwrap())
+    }
+
+    /// Runs a command until it says that it begins with a step, and does something while it stands still there.
+    #[track_caller]
+    pub fn held_at(&self, words: &[&str], step: &str, act: impl FnOnce()) -> Done {
+        self.at_step(words, step, |pid| {
+            kill_process(pid, Signal::STOP).unwrap();
+            act();
+            kill_process(pid, Signal::CONT).unwrap();
+        })
+    }
+
+    #[track_caller]
+    fn at_step(&self, words: &[&str], step: &str, act: impl FnOnce(Pid)) -> Done {
         let mut child = self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let pid = rustix::process::Pid::from_child(&child);
+        let pid = Pid::from_child(&child);
         let mut said = String::new();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut act = Some(act);
         while lines.read_line(&mut said).unwrap() > 0 {
-            let last = said.lines().last().unwrap_or_default();
-            if last.ends_with(&format!(" {step}")) {
-                rustix::process::kill_process(pid, signal).unwrap();
-                break;
+            if said.lines().last().unwrap_or_default().ends_with(&format!(" {step}"))
+                && let Some(act) = act.take()
+            {
+                act(pid);
             }
         }
-        std::io::Read::read_to_string(&mut lines, &mut said).unwrap();
-        assert!(said.contains(&format!(" {step}\n")), "it never came to {step}: {said}");
+        assert!(act.is_none(), "it never came to {step}: {said}");
         let output = child.wait_with_output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
         Done { code: output.status.code().unwrap_or(-1), out, err: said }
+    }
+
+    /// The directory of a release's image.
+    pub fn image(&self, release: &Release) -> PathBuf {
+        let images = fs::read_dir(self.appliance().join("releases")).unwrap();
+        let mut images = images.map(|entry| entry.unwrap().path());
+        images.find(|path| path.display().to_string().contains(&release.version())).unwrap()
     }
 
     pub fn wait(&self, what: &str, until: impl Fn() -> bool) {

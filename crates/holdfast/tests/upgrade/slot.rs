@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::programs;
+use testkit::scratch_fs::{FsKind, ScratchFs};
 
 use crate::site::{Kind, Release, Site};
 use crate::stories;
@@ -185,8 +186,7 @@ fn readiness_after_a_revert_is_checked_and_its_failure_is_an_error() {
     site.wait("the switch", || {
         fs::read_link(&current).is_ok_and(|to| to.display().to_string().contains(&new().version()))
     });
-    let image = fs::read_dir(site.appliance().join("releases")).unwrap().map(|entry| entry.unwrap().path());
-    let image = image.into_iter().find(|path| path.display().to_string().contains(&old().version())).unwrap();
+    let image = site.image(&old());
     fs::rename(image.join("bin"), image.join("gone")).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -216,10 +216,7 @@ fn an_interrupt_undoes_at_every_step_and_a_second_one_leaves_it_for_later() {
     site.wait("the upgrade to wait", || site.inspect()["step"] == "prove-ready");
     // Nothing can come back as long as this is held: the way back waits.
     let blocker = site.root.join("blocked");
-    let image = site.appliance().join("releases");
-    let old_image = fs::read_dir(&image).unwrap().map(|entry| entry.unwrap().path());
-    let old_image =
-        old_image.into_iter().find(|path| path.display().to_string().contains(&old().version())).unwrap();
+    let old_image = site.image(&old());
     fs::rename(old_image.join("bin"), &blocker).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     site.wait("the way back", || site.inspect()["way"] == "back");
@@ -231,35 +228,47 @@ fn an_interrupt_undoes_at_every_step_and_a_second_one_leaves_it_for_later() {
     untouched(&site);
 }
 
+const AFTER_STAGE: [&str; 6] = ["prepare", "power-off", "snapshot", "migrate", "reconfigure", "power-on"];
+
 #[test]
 fn an_image_that_vanishes_at_any_step_is_put_right_or_named() {
-    for step in ["prepare", "power-off", "snapshot", "migrate", "reconfigure", "power-on"] {
-        let site = site();
+    let site = site();
+    for step in AFTER_STAGE {
         let reference = site.release(&new());
         let words = ["upgrade", "shop", "--release", &reference];
-        // Stopped there, so that the image is gone before the step is done.
-        let mut child = site.command(&words).stderr(std::process::Stdio::piped()).spawn().unwrap();
-        let pid = rustix::process::Pid::from_child(&child);
-        let mut said = String::new();
-        let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
-        while std::io::BufRead::read_line(&mut lines, &mut said).unwrap() > 0 {
-            if said.lines().last().unwrap_or_default().ends_with(&format!(" {step}")) {
-                break;
-            }
-        }
-        rustix::process::kill_process(pid, Signal::STOP).unwrap();
-        for entry in fs::read_dir(site.appliance().join("releases")).unwrap() {
-            let path = entry.unwrap().path();
-            if path.display().to_string().contains(&new().version()) {
-                fs::remove_dir_all(path).unwrap();
-            }
-        }
-        rustix::process::kill_process(pid, Signal::CONT).unwrap();
-        std::io::Read::read_to_string(&mut lines, &mut said).unwrap();
-        let code = child.wait().unwrap().code();
-        // It may have been read already: then the release runs, and its image is missed by the next one only.
-        assert!(matches!(code, Some(9)), "{step}: {code:?} {said}");
+        let done = site.held_at(&words, step, || fs::remove_dir_all(site.image(&new())).unwrap());
+        assert_eq!(done.code, 9, "{step}: {}", done.err);
         untouched(&site);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_at_any_step_loses_nothing() {
+    for kind in [FsKind::Ext4, FsKind::Xfs] {
+        let disk = ScratchFs::new(kind, kind.smallest().max(400 << 20));
+        let site = Site::<Slot>::at(disk.path());
+        site.create(&old());
+        site.put("bread", "two");
+        let mut ends = vec![];
+        for step in ["stage"].iter().chain(&AFTER_STAGE) {
+            let reference = site.release(&new());
+            let words = ["upgrade", "shop", "--release", &reference];
+            let mut filler = None;
+            let done = site.held_at(&words, step, || filler = Some(disk.fill(0)));
+            let full = site.run(&["appliance", "ls"]);
+            assert_eq!(full.code, 0, "{step}: {full:?}");
+            fs::remove_file(filler.unwrap()).unwrap();
+            assert!(matches!(done.code, 0 | 9 | 10), "{step}: {done:?}");
+            ends.push((*step, done.code));
+            site.ok(&["appliance", "start", "shop"]);
+            assert_eq!(site.note("bread").as_deref(), Some("two"), "{step}");
+            if done.code == 0 {
+                site.ok(&["upgrade", "shop", "--rollback"]);
+            }
+            untouched(&site);
+        }
+        println!("{kind:?}: {ends:?}");
+        drop(site);
     }
 }
 

@@ -104,6 +104,11 @@ impl ImageId {
         Self(format!("{version}@{hex}"))
     }
 
+    /// The version in its name, which is there also when the image itself is gone.
+    pub fn version(&self) -> Result<ReleaseVersion, BadReleaseVersion> {
+        ReleaseVersion::parse(self.0.rsplit_once('@').map_or(self.0.as_str(), |(version, _)| version))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -179,6 +184,7 @@ mod tests {
         let version = ReleaseVersion::parse("v1-1-a").unwrap();
         let ids = ["sha256:aa11", "sha256:aa12"].map(|digest| ImageId::new(&version, digest));
         assert_eq!(ids[0].as_str(), "v1-1-a@aa11");
+        assert_eq!(ids[0].version(), Ok(version));
         assert_ne!(ids[0], ids[1]);
     }
 }

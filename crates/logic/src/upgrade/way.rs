@@ -111,10 +111,11 @@ impl Transaction {
                 KeepPoint,
                 Tidy,
             ]),
+            // The image is brought anew, which cannot be done to one in force: back to the old release first.
             (Way::Again, Kind::Upgrade) => powered(&[
-                Stage,
                 PowerOff,
                 Revert,
+                Stage,
                 Migrate,
                 Reconfigure,
                 PowerOn,

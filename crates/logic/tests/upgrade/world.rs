@@ -226,6 +226,10 @@ impl World {
         let (from, to) = (begin.from.version.build(), begin.to.version.build());
         match step {
             Step::Stage => {
+                // The image in force is not replaced.
+                if state.current == to {
+                    return None;
+                }
                 if whole && !state.images.contains(&to) {
                     state.images.push(to);
                     state.images.sort_unstable();

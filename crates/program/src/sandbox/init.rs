@@ -30,7 +30,7 @@ impl Prepared {
     /// Returns in the program's process; the init itself never does.
     pub(super) fn init(&mut self) -> Step {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::Rights)?;
-        let proc = if self.protections.namespaces { self.build_root()? } else { None };
+        let proc = if self.protections.namespaces && self.take_places()? { self.build_root()? } else { None };
         self.protections.counted = proc.is_some();
         match kernel::fork(0).at(Stage::Fork)? {
             0 => {
@@ -41,11 +41,22 @@ impl Prepared {
         }
     }
 
-    /// A new root that holds the few places that are shown; says where its `/proc` is, if there is one.
-    fn build_root(&mut self) -> Result<Option<OwnedFd>, (Stage, Errno)> {
+    /// Detaches a mount of each place that is shown, before anything is covered by the new root. False: this kernel
+    /// can't, or somebody forbids it; there is no private root then, and other walls must do.
+    fn take_places(&mut self) -> Result<bool, (Stage, Errno)> {
+        match self.detach_places() {
+            Ok(()) => Ok(true),
+            Err((_, Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP)) => {
+                self.shown.iter_mut().for_each(|shown| shown.tree = None);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn detach_places(&mut self) -> Step {
         let ours = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change(c"/", ours).at(Stage::Tree)?;
-        // Taken before anything is covered by the new root.
         for shown in &mut self.shown {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE
                 | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -59,6 +70,11 @@ impl Prepared {
             kernel::restrict_mount(&tree, set, true).at(Stage::Source)?;
             shown.tree = Some(tree);
         }
+        Ok(())
+    }
+
+    /// A new root that holds the few places that are shown; says where its `/proc` is, if there is one.
+    fn build_root(&mut self) -> Result<Option<OwnedFd>, (Stage, Errno)> {
         let root = self.memory_fs(c"0755").at(Stage::Root)?;
         // Any directory that surely exists will do: it is covered in this namespace only.
         move_to(&root, CWD, c"/usr").at(Stage::Root)?;

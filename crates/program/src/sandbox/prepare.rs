@@ -22,6 +22,8 @@ const RESERVED_PIDS: u32 = 300;
 /// From this kernel on, a process namespace has a highest pid of its own. Before, it was the machine's.
 const OWN_PID_MAX: (u32, u32) = (6, 15);
 const OPEN_FILES: u64 = 4096;
+/// Where pages are larger, as many of them as of these are more than enough.
+const SMALLEST_PAGE: u64 = 4096;
 const SPARE_PROCESSES: u64 = 512;
 
 /// A place, and the detached mount of it once there is one.
@@ -64,7 +66,6 @@ impl Prepared {
         let Layout { places, links } = layout(sandbox)?;
         let work = work.or(sandbox.writable.first().map(AsRef::as_ref)).unwrap_or(Path::new("/"));
         let work = std::path::absolute(work)?;
-        let page = rustix::param::page_size() as u64;
         Ok(Self {
             parent: rustix::process::getpid(),
             board: board.try_clone()?,
@@ -81,7 +82,7 @@ impl Prepared {
                 // A kernel gives the reserved ones out only once: as many as are allowed must be left then.
                 processes.saturating_add(RESERVED_PIDS + 2).to_string().into_bytes()
             }),
-            shared_memory: sandbox.memory.map(|bytes| (bytes / page).to_string().into_bytes()),
+            shared_memory: sandbox.memory.map(|bytes| (bytes / SMALLEST_PAGE).to_string().into_bytes()),
             work: CString::new(work.as_os_str().as_bytes())?,
             rlimits: rlimits(sandbox),
             filter: filter(sandbox.memory.is_some(), false),

@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Ended;
-use super::objects::{NotListed, Objects, Tried};
+use super::objects::{Name, NotListed, Objects, Tried};
 use super::page::{Page, PageSize};
 use super::record::{Lost, Record};
-use super::report::Report;
+use super::report::{Report, Stuck};
 use super::tally::{Counts, Tally};
 use super::trouble::Trouble;
 
@@ -51,6 +51,14 @@ pub(super) enum PassEnd {
     },
 }
 
+/// Objects that were refused and are tried again.
+#[derive(Default)]
+struct Refusals {
+    objects: usize,
+    /// One of them, and why; replaced when it is refused for another reason, so that the same is said once.
+    last: Option<(Name, String)>,
+}
+
 /// The same, before everything is counted.
 enum End {
     Through,
@@ -76,9 +84,10 @@ pub(super) struct Pass {
     recording: Option<BoxFuture<'static, (Record, Result<(), Lost>)>>,
     record_due: Instant,
     /// What was recorded last, to say nothing twice.
-    told: (u64, Option<String>),
+    told: (u64, Option<Stuck>),
     no_list: Option<Trouble>,
     no_write: Option<Trouble>,
+    refusals: Refusals,
     /// When an object was last written.
     written: Instant,
     /// Of the objects that are being written.
@@ -121,6 +130,7 @@ impl Pass {
             told: (0, None),
             no_list: None,
             no_write: None,
+            refusals: Refusals::default(),
             written: Instant::now(),
             bytes: 0,
         }
@@ -245,8 +255,7 @@ impl Pass {
             return;
         }
         self.record_due = Instant::now() + RECORD_EVERY;
-        let trouble = self.no_write.as_ref().or(self.no_list.as_ref()).map(ToString::to_string);
-        let now = (self.tally.migrated + self.tally.failed, trouble);
+        let now = (self.tally.migrated + self.tally.failed, self.stuck());
         if now == self.told && self.record.as_ref().is_some_and(|record| record.status().is_some()) {
             return;
         }
@@ -254,7 +263,7 @@ impl Pass {
         let waiting = (self.queue.len() + self.writing.len() + self.later.len()) as u64;
         let remaining = if self.read_all { Some(waiting) } else { self.remaining.map(|it| it + waiting) };
         self.objects_remain(remaining);
-        let status = self.report.running(record.status(), &self.tally, remaining, now.1.clone());
+        let status = self.report.running(record.status(), &self.tally, remaining, now.1.as_ref());
         self.told = now;
         self.recording = Some(
             async move {
@@ -263,6 +272,19 @@ impl Pass {
             }
             .boxed(),
         );
+    }
+
+    fn stuck(&self) -> Option<Stuck> {
+        if let Some(trouble) = self.no_write.as_ref().or(self.no_list.as_ref()) {
+            return Some(Stuck { reason: trouble.kind.reason(), why: trouble.to_string() });
+        }
+        let (name, why) = self.refusals.last.as_ref()?;
+        let why = match self.refusals.objects {
+            0 => return None,
+            1 => format!("an object is refused and tried again: {name}: {why}"),
+            objects => format!("{objects} objects are refused and tried again, such as {name}: {why}"),
+        };
+        Some(Stuck { reason: "ObjectsRefused", why })
     }
 
     fn objects_remain(&self, remaining: Option<u64>) {

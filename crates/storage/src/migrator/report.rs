@@ -8,13 +8,21 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::tally::{Counts, Tally};
-use crate::api::{Condition, Progress, StorageVersionMigrationStatus};
+use crate::api::{Condition, MIGRATING, Progress, StorageVersionMigrationStatus};
 
 /// What is shown while it runs.
 pub(super) struct Report {
     started: Timestamp,
     /// Objects done by then, lately.
     samples: VecDeque<(Instant, u64)>,
+}
+
+/// What keeps a migration from going on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stuck {
+    /// For programs.
+    pub reason: &'static str,
+    pub why: String,
 }
 
 /// The rate is that of so many reports.
@@ -31,16 +39,17 @@ impl Report {
         before: Option<&StorageVersionMigrationStatus>,
         tally: &Tally,
         remaining: Option<u64>,
-        trouble: Option<String>,
+        stuck: Option<&Stuck>,
     ) -> StorageVersionMigrationStatus {
         let per_second = self.rate(tally.migrated + tally.failed);
         let mut message = counted(tally.migrated, tally.failed);
         if let Some(remaining) = remaining {
             message = format!("{message}, {remaining} to go");
         }
-        if let Some(trouble) = trouble {
-            message = format!("{message}; waiting: {trouble}");
+        if let Some(Stuck { why, .. }) = stuck {
+            message = format!("{message}; waiting: {why}");
         }
+        let reason = stuck.map_or(MIGRATING, |stuck| stuck.reason);
         let settled = tally.settled();
         let progress = Progress {
             migrated: settled.migrated,
@@ -52,7 +61,7 @@ impl Report {
             finished: None,
         };
         StorageVersionMigrationStatus {
-            conditions: conditions(before, "Running", "Migrating", message),
+            conditions: conditions(before, "Running", reason, message),
             continue_token: tally.token().cloned(),
             progress: Some(progress),
             failures: settled.failures.clone(),
@@ -184,9 +193,11 @@ mod tests {
         let page = tally.open(3, Some("next".into()));
         (0..3).for_each(|_| tally.migrated(page));
         tokio::time::advance(Duration::from_secs(1)).await;
-        let running = report.running(None, &tally, Some(30), Some("the server is not there".into()));
+        let stuck = Stuck { reason: "ServerAbsent", why: "the server is not there".into() };
+        let running = report.running(None, &tally, Some(30), Some(&stuck));
         assert_eq!(holding(&running), ["Running"]);
         assert_eq!(running.conditions[0].message, "3 migrated, 30 to go; waiting: the server is not there");
+        assert_eq!(running.conditions[0].reason, "ServerAbsent");
         assert_eq!(running.continue_token.as_deref(), Some("next"));
         let progress = running.progress.as_ref().unwrap();
         assert_eq!((progress.migrated, progress.per_second, progress.seconds_left), (3, 3, Some(10)));
@@ -197,6 +208,7 @@ mod tests {
         assert_eq!(failed.conditions[1].message, "2 migrated, 1 could not be written: n/a");
         let again = report.running(Some(&failed), &tally, None, None);
         assert_eq!(holding(&again), ["Running"]);
+        assert_eq!(again.conditions[0].reason, MIGRATING);
         let done = report.succeeded(Some(&again), &Counts { migrated: 3, ..Counts::default() });
         assert_eq!(holding(&done), ["Succeeded"]);
         assert_eq!(done.conditions.len(), 3);

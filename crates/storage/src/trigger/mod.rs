@@ -1,4 +1,4 @@
-//! Keeps StorageStates true and asks for migrations: the executor of `logic::storage::next`. It looks at everything once
+//! Keeps StorageStates true and asks for migrations: the executor of `logic::storage::next`. It looks at everything twice
 //! a period, and at single resources whenever something is told of them; what it finds decides, not what was told.
 
 mod carry_out;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::watcher::Event;
-use logic::storage::{Definitions, Resource};
+use logic::storage::{Definitions, Resource, Rhythm};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -32,11 +32,6 @@ const LOOK: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the first look waits to hear of the definitions.
 const HEARSAY: Duration = Duration::from_secs(3);
-/// While API servers disagree or a group can't be read, everything is looked at this often, to go on soon afterwards.
-const UNCLEAR: Duration = Duration::from_secs(30);
-/// What an API server was told, or it comes back with, may show in its discovery only a while later: after this long it
-/// is looked at once more.
-const ECHO: Duration = Duration::from_secs(5);
 
 /// What makes the trigger look again.
 #[derive(Debug)]
@@ -61,18 +56,11 @@ enum Urge {
 /// Where the resources stand, after the first look at all of them.
 pub type Standings = Option<BTreeMap<Resource, Standing>>;
 
-#[derive(Debug, Clone, Copy)]
-pub struct Timing {
-    pub period: Duration,
-    /// How old a heartbeat may be at the first look at it.
-    pub first: Duration,
-}
-
 pub struct Trigger {
     writer: Writer,
     servers: Servers,
     links: Links,
-    timing: Timing,
+    rhythm: Rhythm,
     definitions: Definitions,
     /// What is to be looked at, and when; apart from everything.
     waiting: BTreeMap<Resource, Waiting>,
@@ -100,7 +88,7 @@ impl Trigger {
     pub fn new(
         cluster: &Cluster,
         api_servers: Vec<String>,
-        timing: Timing,
+        rhythm: Rhythm,
         notices: mpsc::Sender<Notice>,
         standings: watch::Sender<Standings>,
         metrics: Arc<Metrics>,
@@ -109,7 +97,7 @@ impl Trigger {
             writer: Writer::new(&cluster.client()?),
             servers: Servers::new(cluster.clone(), api_servers)?,
             links: Links::new(notices),
-            timing,
+            rhythm,
             definitions: Definitions::default(),
             waiting: BTreeMap::new(),
             looked: BTreeMap::new(),
@@ -148,21 +136,13 @@ impl Trigger {
             }
             if full {
                 last_full = Some(Instant::now());
-                next_full =
-                    now + passed.map_or(PAUSE, |unclear| self.next_in(unclear, std::mem::take(&mut echo)));
+                next_full = now
+                    + passed
+                        .map_or(PAUSE, |unclear| self.rhythm.next_in(unclear > 0, std::mem::take(&mut echo)));
             } else if passed.is_err() {
                 self.waiting.values_mut().for_each(|it| it.due = it.due.max(now + PAUSE));
             }
         }
-    }
-
-    fn next_in(&self, unclear: usize, echo: bool) -> Duration {
-        let soon = match (unclear, echo) {
-            (_, true) => ECHO,
-            (0, false) => self.timing.period,
-            (_, false) => UNCLEAR,
-        };
-        soon.min(self.timing.period)
     }
 
     fn due(&self, now: Instant) -> Vec<Resource> {

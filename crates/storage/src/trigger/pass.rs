@@ -73,7 +73,7 @@ impl Trigger {
                     state: None,
                     migrations: vec![],
                     now,
-                    patience: self.patience(&resource),
+                    patience: self.rhythm.patience(self.looked.contains_key(&resource)),
                 };
                 let version = view.resources.get(&resource).map(|it| it.version.clone()).unwrap_or_default();
                 Some(Look::new(resource, version, observed, state, migrations))
@@ -152,20 +152,9 @@ impl Trigger {
         Ok(lagging)
     }
 
-    /// Whether so much time passed since the last look that a storage version may have come and gone, by the clock that
-    /// nobody sets.
     fn slept_through(&self, resource: &Resource) -> bool {
         let looked = self.looked.get(resource);
-        looked.is_some_and(|looked| clock::since_boot().saturating_sub(*looked) > self.timing.period * 2)
-    }
-
-    /// In seconds.
-    fn patience(&self, resource: &Resource) -> i64 {
-        let patience = match self.looked.contains_key(resource) {
-            true => self.timing.period * 2,
-            false => self.timing.first,
-        };
-        i64::try_from(patience.as_secs()).unwrap_or(i64::MAX)
+        looked.is_some_and(|looked| self.rhythm.slept_through(*looked, clock::since_boot()))
     }
 
     /// Keeps what a look came to. What went wrong with one resource is no reason to leave the others.

@@ -56,6 +56,32 @@ async fn objects_that_can_not_be_written_are_named_and_the_rest_is_migrated() {
 }
 
 #[tokio::test]
+async fn while_objects_are_refused_the_running_migration_says_why() {
+    let ground = Ground::new().await;
+    ground.cluster.install_widgets("v1", &["v1", "v2"], None).await;
+    ground.cluster.create_widgets("v1", 50, 20).await;
+    ground.cluster.flip_storage("v2").await;
+    let webhook = AdmissionWebhook::start(&ground.cluster.keys);
+    webhook.install(&ground.cluster, WIDGETS_GROUP, "widgets").await;
+    webhook.down();
+    let (_stop, running) = ground.spawn(ground.ask_for_widgets("stuck").await);
+    let path = "/apis/migration.k8s.io/v1alpha1/storageversionmigrations/stuck";
+    let stuck =
+        ground.cluster.until(path, |_, it| it["status"]["conditions"][0]["reason"] == "ObjectsRefused").await;
+    let (kind, _, message) = holds(&stuck);
+    assert_eq!(kind, "Running");
+    assert!(message.starts_with("0 migrated, 50 to go; waiting: "), "{message}");
+    assert!(
+        message.contains("default/widget-000") && message.contains("failed calling webhook"),
+        "{message}"
+    );
+
+    webhook.up();
+    assert_eq!(running.await.unwrap(), Ended::Succeeded);
+    assert_eq!(holds(&serde_json::to_value(ground.migration("stuck").await).unwrap()).2, "50 migrated");
+}
+
+#[tokio::test]
 async fn a_resource_that_is_deleted_in_the_middle_is_gone() {
     let ground = Ground::new().await;
     ground.cluster.install_widgets("v1", &["v1", "v2"], None).await;

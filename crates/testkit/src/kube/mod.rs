@@ -7,6 +7,7 @@
 //! Nothing here knows the code that it is there to judge.
 
 pub mod aggregated;
+pub mod any;
 pub mod api_server;
 pub mod client;
 pub mod cluster;
@@ -26,6 +27,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use aggregated::AggregatedServer;
+pub use any::AnyCluster;
 pub use api_server::{ApiServer, Authorization, Options, User};
 pub use client::Client;
 pub use cluster::Cluster;

@@ -3,6 +3,7 @@
 
 mod error;
 pub mod files;
+mod needed;
 pub mod ostree;
 pub mod slot;
 pub mod vm;
@@ -82,6 +83,6 @@ pub fn open(layout: &Layout, kind: BackendKind) -> Result<Box<dyn Backend>> {
     Ok(match kind {
         BackendKind::Slot => Box::new(slot::Slot::new(layout.clone(), launcher)),
         BackendKind::Vm => Box::new(vm::Vm::new(layout.clone(), vm::Settings::default())),
-        BackendKind::Ostree => Box::new(slot::Slot::new(layout.clone(), launcher)),
+        BackendKind::Ostree => Box::new(ostree::Ostree::new(layout.clone(), ostree::Settings::default())),
     })
 }

@@ -19,6 +19,15 @@ use crate::workload;
 /// As systemd gives it to services. Nothing else of the environment of whoever starts an appliance gets into it.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// A relative path is one of the release; a bare name that the release does not have is one of the system.
+fn find(release: &Path, program: &str) -> PathBuf {
+    let own = release.join(program);
+    if program.contains('/') || own.exists() {
+        return own;
+    }
+    PATH.split(':').map(|dir| Path::new(dir).join(program)).find(|path| path.exists()).unwrap_or(own)
+}
+
 #[derive(Clone)]
 pub struct Program {
     pub release: String,
@@ -72,7 +81,7 @@ impl Program {
             command.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
         Ok(Self {
             release: image.to_owned(),
-            path: release.join(program),
+            path: find(release, program),
             args: args.to_vec(),
             environment,
             data,

@@ -13,4 +13,5 @@ mod readiness;
 mod scratch;
 mod slot;
 mod supervising;
+mod vm;
 mod workloads;

@@ -176,6 +176,23 @@ fn a_machine_says_on_its_serial_line_that_it_is_ready_and_the_one_before_does_no
 }
 
 #[test]
+fn a_port_that_only_qemu_listens_on_is_not_ready() {
+    let appliance = Appliance::new();
+    let mut guest = Guest::new("v1.0.0-1-a");
+    guest.probe = json!({"tcp": {"address": "127.0.0.1:{config.port}"}});
+    appliance.install(&guest);
+    appliance.vm.power_on().unwrap();
+    // It boots: whoever connects is taken by QEMU, and by nobody else.
+    let connection = std::net::TcpStream::connect(("127.0.0.1", appliance.port));
+    assert!(connection.is_ok());
+    let error = appliance.vm.wait_ready(Some(Duration::ZERO), &AtomicBool::new(false)).unwrap_err();
+    assert!(matches!(error, Error::NotReady { .. }), "{error}");
+    appliance.vm.wait_ready(None, &AtomicBool::new(false)).unwrap();
+    assert_eq!(appliance.get("/version").as_deref(), Some("v1.0.0-1-a"));
+    appliance.vm.power_off().unwrap();
+}
+
+#[test]
 fn a_machine_whose_port_is_taken_does_not_start_and_says_why() {
     let appliance = Appliance::new();
     appliance.install(&Guest::new("v1.0.0-1-a"));

@@ -17,6 +17,7 @@ impl Pass {
             Tried::Done => {
                 self.no_write = None;
                 self.written = Instant::now();
+                self.refusals.objects -= usize::from(task.failing.is_some());
                 self.course.objects.requests.metrics.migrated(&self.course.resource);
                 self.tally.migrated(task.page);
             }
@@ -59,6 +60,7 @@ impl Pass {
     /// The object is tried again later, by its name, while the others go on; and is finally given up. A server that is
     /// unwell, and has written nothing since, may be so for all: that is held against nobody, as long as one is patient.
     fn failed(&mut self, mut task: Task, why: String, unwell: bool) {
+        self.refusals.objects += usize::from(task.failing.is_none());
         let failing = *task.failing.get_or_insert_with(Instant::now);
         let blameless = unwell && self.written < failing && self.written.elapsed() < self.course.patience;
         task.tries += u32::from(!blameless);
@@ -67,10 +69,14 @@ impl Pass {
         let name = task.object.into_name();
         if task.tries < self.course.tries {
             let pause = FIRST_RETRY.saturating_mul(2u32.saturating_pow(task.failures - 1)).min(LONGEST_RETRY);
+            if self.refusals.last.as_ref().is_none_or(|(_, last)| *last != why) {
+                self.refusals.last = Some((name.clone(), why));
+            }
             let task = Task { object: Object::Named(name), ..task };
             self.later.push(Reverse(Later { due: Instant::now() + pause, task }));
             return;
         }
+        self.refusals.objects -= 1;
         let resource = &self.course.resource;
         warn!(%resource, object = %name, tries = task.tries, %why, "an object can't be written");
         self.course.objects.requests.metrics.failed(resource);

@@ -12,9 +12,11 @@ use super::error::Error;
 use super::records::{self, Reboot, Records};
 use super::tool::{Settings, Tools};
 use crate::backend::files::Files;
-use crate::backend::{self, Backend, Description, Result};
+use crate::backend::{self, Backend, Description, Result, needed};
+use crate::configuration::Configuration;
 use crate::layout::Layout;
-use crate::release::{self, OstreePayload};
+use crate::readiness::{self, Life, Prober};
+use crate::release::{self, OstreePayload, Words};
 
 const BOOT_ID_LIMIT: u64 = 4096;
 
@@ -53,9 +55,12 @@ impl Ostree {
     /// From now on an earlier reboot says nothing about what is in force.
     fn set_in_force(&self, image: &ImageId, deployment: &DeploymentId) -> Result<()> {
         let mut records = Records::load(&self.layout)?;
+        let before = records.deployment(image).filter(|before| *before != deployment).cloned();
         records.set(image, deployment);
         records.reboot = None;
-        records.save(&self.layout)
+        records.save(&self.layout)?;
+        // One deployment of an image is enough; what a snapshot needs is pinned, and stays.
+        before.map_or(Ok(()), |before| self.tools.let_go(&before))
     }
 }
 
@@ -69,6 +74,9 @@ impl Backend for Ostree {
 
     fn stage_image(&self, image: &ImageId, brought: &Path) -> Result<()> {
         let from = if brought.exists() { brought.to_owned() } else { self.layout.release(image) };
+        if self.files.current()?.as_ref() == Some(image) {
+            return Err(backend::Error::InForce { image: image.clone() });
+        }
         let payload = payload(&from, image)?;
         self.tools.bring(&payload.reference)?;
         self.files.stage(image, brought)
@@ -146,8 +154,18 @@ impl Backend for Ostree {
         if booted != target {
             return Err(Error::OtherRuns { booted, expected: target }.into());
         }
-        let _ = (timeout, stop);
-        Ok(())
+        let (_, release) = self.files.current_release()?;
+        let readiness = release::read(&release)?.readiness;
+        let mut words = Words::default();
+        words.set_path("release", &release);
+        words.set_path("data", &self.layout.data()).set_path("run", &self.layout.run());
+        Configuration::load(&self.layout).map_err(Box::new)?.words(&mut words);
+        let prober = Prober::new(&readiness.probe, &release, &words)?;
+        let timeout = timeout.unwrap_or(readiness.timeout.get());
+        // As long as this process lives, so does the boot that it asks about.
+        let mut life =
+            || Ok(Life { generation: Some(0), ready: false, said: "a host has no such sign".to_owned() });
+        readiness::wait(&prober, timeout, readiness.interval.get(), stop, &mut life)
     }
 
     fn revert(&self, id: &SnapshotId) -> Result<()> {
@@ -157,7 +175,8 @@ impl Backend for Ostree {
             return Err(backend::Error::NoImage { image });
         }
         let captured = records::captured(&self.layout, id)?.ok_or_else(none)?;
-        let first = self.tools.put_first(&captured)?;
+        let reference = payload(&self.layout.release(&image), &image)?.reference;
+        let first = self.tools.put_first(&captured, &reference)?;
         self.set_in_force(&image, &first)?;
         self.files.revert(id)
     }
@@ -171,12 +190,18 @@ impl Backend for Ostree {
             }
             if !needed {
                 self.tools.unpin(&deployment)?;
+                // Another of the same commit may have taken its place.
+                let images = Records::load(&self.layout)?.images;
+                if !images.values().any(|one| *one == deployment) {
+                    self.tools.let_go(&deployment)?;
+                }
             }
         }
         self.files.delete_snapshot(id)
     }
 
     fn remove_image(&self, image: &ImageId) -> Result<()> {
+        needed::by_no_workload(&self.layout, image)?;
         let mut records = Records::load(&self.layout)?;
         if let Some(deployment) = records.deployment(image).cloned() {
             let in_force = self.files.current()?.as_ref() == Some(image);

@@ -118,7 +118,7 @@ impl Tools {
                     self.run(self.ostree(&["pull"], true).args([remote, branch]), BRING)?;
                 }
                 // It is there, or this says that it is not.
-                self.run(self.ostree(&["rev-parse"], true).args([reference]), CHANGE).map(drop)
+                self.resolve(reference).map(drop)
             }
         }
     }
@@ -129,7 +129,7 @@ impl Tools {
         if let Some(known) = known
             && before.deployments.contains(known)
         {
-            return self.put_first(known);
+            return self.put_first(known, reference);
         }
         match self.tool()? {
             Tool::Bootc => {
@@ -148,18 +148,29 @@ impl Tools {
 
     fn deploy_commit(&self, reference: &str, before: &Host) -> Result<DeploymentId> {
         plain(reference, "ostree")?;
-        let done = self.run(self.ostree(&["rev-parse"], true).args([reference]), CHANGE)?;
-        let checksum = String::from_utf8_lossy(&done.stdout).trim().to_owned();
+        let checksum = self.resolve(reference)?;
         // Of an earlier try, or it runs already: one deployment of a commit is enough.
         if let Some(there) = before.deployments.iter().find(|one| commit(one) == Some(&checksum)) {
-            return self.put_first(there);
+            return self.put_first(there, reference);
         }
-        self.deploy_anew(&checksum, osname(&before.booted))
+        self.deploy_anew(&checksum, reference, osname(&before.booted))
     }
 
-    fn deploy_anew(&self, checksum: &str, osname: &str) -> Result<DeploymentId> {
+    fn resolve(&self, reference: &str) -> Result<String> {
+        let done = self.run(self.ostree(&["rev-parse"], true).args([reference]), CHANGE)?;
+        Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+    }
+
+    /// By the reference, as long as that is the commit: it is what the deployment says to have come from.
+    fn deploy_anew(&self, checksum: &str, reference: &str, osname: &str) -> Result<DeploymentId> {
         let os = format!("--os={osname}");
-        self.run(self.ostree(&["admin", "deploy"], false).args([&os, "--retain", checksum]), CHANGE)?;
+        let is_it =
+            plain(reference, "ostree").and_then(|()| self.resolve(reference)).is_ok_and(|it| it == checksum);
+        let checksum_or_reference = if is_it { reference } else { checksum };
+        self.run(
+            self.ostree(&["admin", "deploy"], false).args([&os, "--retain", checksum_or_reference]),
+            CHANGE,
+        )?;
         let host = self.look()?.host;
         let deployment = first(&host)?;
         match commit(&deployment) == Some(checksum) {
@@ -170,8 +181,9 @@ impl Tools {
         }
     }
 
-    /// Makes a deployment that is there the one that boots next. The one that does may be another of the same commit.
-    pub fn put_first(&self, wanted: &DeploymentId) -> Result<DeploymentId> {
+    /// Makes a deployment that is there, and came from `reference`, the one that boots next. The one that does may be
+    /// another of the same commit.
+    pub fn put_first(&self, wanted: &DeploymentId, reference: &str) -> Result<DeploymentId> {
         let host = self.look()?.host;
         if host.deployments.first() == Some(wanted) {
             return Ok(wanted.clone());
@@ -200,7 +212,7 @@ impl Tools {
                 self.undeploy(host.staged.as_ref())?;
             }
             _ if self.has_set_default()? => self.set_default(wanted)?,
-            _ => return self.put_first_without_set_default(wanted, &host),
+            _ => return self.put_first_without_set_default(wanted, reference, &host),
         }
         match self.look()?.host.deployments.first() == Some(wanted) {
             true => Ok(wanted.clone()),
@@ -216,11 +228,19 @@ impl Tools {
 
     /// An ostree from before `set-default`: what stands before it gives way, where nobody needs it; else its commit is
     /// deployed once more, which takes changes in `/etc` along from the deployment that runs.
-    fn put_first_without_set_default(&self, wanted: &DeploymentId, host: &Host) -> Result<DeploymentId> {
+    fn put_first_without_set_default(
+        &self,
+        wanted: &DeploymentId,
+        reference: &str,
+        host: &Host,
+    ) -> Result<DeploymentId> {
+        if let Some(first) = host.deployments.first().filter(|first| commit(first) == commit(wanted)) {
+            return Ok(first.clone());
+        }
         let before: Vec<_> = host.deployments.iter().take_while(|one| *one != wanted).collect();
         if before.iter().any(|one| **one == host.booted || host.pinned.contains(one)) {
             let checksum = commit(wanted).ok_or_else(|| Error::Gone { deployment: wanted.clone() })?;
-            return self.deploy_anew(checksum, osname(wanted));
+            return self.deploy_anew(checksum, reference, osname(wanted));
         }
         before.into_iter().try_for_each(|one| self.undeploy(Some(one)))?;
         Ok(wanted.clone())

@@ -7,13 +7,12 @@ use std::time::Duration;
 use logic::upgrade::{ImageId, SnapshotId};
 
 use crate::backend::files::Files;
-use crate::backend::{Backend, Description, Error, Result};
+use crate::backend::{Backend, Description, Error, Result, needed};
 use crate::configuration::Configuration;
 use crate::layout::Layout;
 use crate::readiness::{self, Life, Prober};
 use crate::release::{self, Words};
 use crate::supervise::{self, Launcher, Place};
-use crate::workload;
 
 /// A program that was started again so often while it was waited for is not going to be ready.
 const MOST_RESTARTS: u32 = 5;
@@ -118,11 +117,7 @@ impl Backend for Slot {
     }
 
     fn remove_image(&self, image: &ImageId) -> Result<()> {
-        let workloads = workload::list(self.files.layout())
-            .map_err(|error| Error::Machine { what: "its workloads".to_owned(), why: error.to_string() })?;
-        if let Some(made) = workloads.into_iter().find(|record| record.release.id == *image) {
-            return Err(Error::Needed { image: image.clone(), workload: made.name.to_string() });
-        }
+        needed::by_no_workload(self.files.layout(), image)?;
         self.files.remove_image(image)
     }
 }

@@ -17,8 +17,6 @@ pub enum Error {
     Start { said: String },
     #[error("the machine's process does not end")]
     DoesNotEnd,
-    #[error("the machine runs, and {what} needs it to be off")]
-    Runs { what: &'static str },
     #[error("the machine's definition is of {definition}, and in force is {current}")]
     OtherDefinition { definition: ImageId, current: ImageId },
     #[error("{} is not a definition of a machine: {why}", path.display())]
@@ -43,7 +41,6 @@ impl Error {
             }
             Self::Spawn(_) => "install qemu-system-x86",
             Self::DoesNotEnd => "see what the process named in run/machine.pid waits for",
-            Self::Runs { .. } => "stop the appliance first",
             Self::OtherDefinition { .. } => {
                 "an upgrade was interrupted: resume it, or start any command on the appliance"
             }

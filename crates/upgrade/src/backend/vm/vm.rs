@@ -14,9 +14,10 @@ use super::disk::Disk;
 use super::error::Error;
 use super::machine::Machine;
 use super::qemu_img::QemuImg;
+use super::ready::{self, Asked};
 use super::{qmp, serial};
 use crate::backend::files::Files;
-use crate::backend::{self, Backend, Description, Result};
+use crate::backend::{self, Backend, Description, Result, needed};
 use crate::configuration::Configuration;
 use crate::layout::Layout;
 use crate::release::{self, VmPayload, Words};
@@ -70,8 +71,8 @@ impl Vm {
         words
     }
 
-    fn must_be_off(&self, what: &'static str) -> Result<()> {
-        if self.machine.is_on()? { Err(Error::Runs { what }.into()) } else { Ok(()) }
+    fn must_be_off(&self) -> Result<()> {
+        if self.machine.is_on()? { Err(backend::Error::On) } else { Ok(()) }
     }
 
     /// The release that a whole snapshot is of.
@@ -123,7 +124,7 @@ impl Backend for Vm {
         if self.image_of(id)?.is_some() {
             return Ok(());
         }
-        self.must_be_off("a snapshot")?;
+        self.must_be_off()?;
         self.files.prepare(id)?;
         if self.disk.exists() {
             self.disk.take(id)?;
@@ -169,7 +170,16 @@ impl Backend for Vm {
     }
 
     fn wait_ready(&self, timeout: Option<Duration>, stop: &AtomicBool) -> Result<()> {
-        super::ready::wait(self, timeout, stop)
+        let (_, release) = self.files.current_release()?;
+        let configuration = Configuration::load(&self.layout).map_err(Box::new)?;
+        let asked = Asked {
+            machine: &self.machine,
+            run: self.layout.run(),
+            readiness: release::read(&release)?.readiness,
+            words: self.words(&release, &configuration),
+            release: &release,
+        };
+        ready::wait(&asked, timeout, stop)
     }
 
     fn revert(&self, id: &SnapshotId) -> Result<()> {
@@ -178,7 +188,7 @@ impl Backend for Vm {
         if !self.layout.release(&image).is_dir() {
             return Err(backend::Error::NoImage { image });
         }
-        self.must_be_off("a revert")?;
+        self.must_be_off()?;
         if self.took_no_disk(id) {
             self.disk.remove()?;
         } else if self.disk.holds(id)? {
@@ -204,6 +214,7 @@ impl Backend for Vm {
     }
 
     fn remove_image(&self, image: &ImageId) -> Result<()> {
+        needed::by_no_workload(&self.layout, image)?;
         self.files.remove_image(image)
     }
 }
@@ -211,22 +222,4 @@ impl Backend for Vm {
 fn payload(release: &Path) -> Result<VmPayload> {
     let manifest = release::read(release)?;
     Ok(manifest.vm.ok_or(release::Error::OtherBackend { backend: "vm" })?)
-}
-
-impl Vm {
-    /// What readiness is asked of: the release in force, and the machine that runs it.
-    pub(super) fn asked(&self) -> Result<(release::Readiness, std::path::PathBuf, Words)> {
-        let (_, release) = self.files.current_release()?;
-        let configuration = Configuration::load(&self.layout).map_err(Box::new)?;
-        let words = self.words(&release, &configuration);
-        Ok((release::read(&release)?.readiness, release, words))
-    }
-
-    pub(super) fn run(&self) -> std::path::PathBuf {
-        self.layout.run()
-    }
-
-    pub(super) fn is_on(&self) -> Result<bool> {
-        self.machine.is_on()
-    }
 }
