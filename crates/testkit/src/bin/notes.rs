@@ -1,8 +1,8 @@
 //! A small appliance for tests: an HTTP server on loopback that keeps notes, in a file per version of their form, and
 //! misbehaves on demand.
 //!
-//! `GET /version`, `GET /ready`, `GET /pid`, `GET|PUT /notes/KEY`. Version 1 keeps `KEY=VALUE` lines, later ones the same
-//! with the version in front; it reads only the file of its own version, and will not start beside a newer one.
+//! `GET /version`, `GET /ready`, `GET /pid`, `GET|PUT /notes/KEY`. Notes are `KEY=VALUE` lines in `notes.vN`, where N is
+//! the version of the data that it is told to be of; it reads that file only, and will not start beside a newer one.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,6 +24,7 @@ struct Options {
     version: String,
     data_version: u32,
     misbehave: Vec<String>,
+    crash_after: Option<Duration>,
 }
 
 fn main() -> ExitCode {
@@ -37,8 +38,14 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Outcome<Options> {
-    let mut options =
-        Options { data: PathBuf::new(), port: 0, version: String::new(), data_version: 1, misbehave: vec![] };
+    let mut options = Options {
+        data: PathBuf::new(),
+        port: 0,
+        version: String::new(),
+        data_version: 1,
+        misbehave: vec![],
+        crash_after: None,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
@@ -47,9 +54,10 @@ fn options() -> Outcome<Options> {
             "--port" => options.port = value()?.parse()?,
             "--version" => options.version = value()?,
             "--data-version" => options.data_version = value()?.parse()?,
-            // never-ready, crash-at-start, crash-after-first-answer, ignore-sigterm is what `sh` is for,
-            // leave-a-child, hide-a-child, print-a-lot, notify, show-config
+            // crash-at-start, crash-after-first-answer, never-ready, leave-a-child, hide-a-child, print-a-lot,
+            // notify, show-config
             "--misbehave" => options.misbehave.push(value()?),
+            "--crash-after" => options.crash_after = Some(Duration::from_secs_f64(value()?.parse()?)),
             _ => return Err(format!("{flag} is not known").into()),
         }
     }
@@ -71,6 +79,12 @@ fn serve(options: &Options) -> Outcome<()> {
         return Err("told to crash".into());
     }
     refuse_newer(options)?;
+    if let Some(after) = options.crash_after {
+        std::thread::spawn(move || {
+            std::thread::sleep(after);
+            std::process::exit(4);
+        });
+    }
     if options.does("leave-a-child") {
         Command::new("sleep").arg("1000").spawn()?;
     }

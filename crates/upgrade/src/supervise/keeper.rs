@@ -41,7 +41,11 @@ impl Kept {
         drop(end);
         let mut kept = Self { keeper, wire: File::from(wire), program: 0 };
         let mut pid = [0; 4];
-        kept.wire.read_exact(&mut pid)?;
+        if let Err(error) = kept.wire.read_exact(&mut pid) {
+            // Killed before it could say anything: what it has started is not left to itself.
+            kept.wait();
+            return Err(error);
+        }
         kept.program = u32::from_ne_bytes(pid);
         Ok(kept)
     }

@@ -97,6 +97,8 @@ fn prepare(place: Place, dir: &Path, starter: &Starter) -> crate::Result<Supervi
     if starter.is_gone() {
         return Err(failed(Error::NotStarted { why: "whoever asked for it has ended".to_owned() }));
     }
+    // As services have it, whoever started this one.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let program = Program::of(dir)?;
     let stop = stop_signals().map_err(|error| failed(system("listen for signals")(error)))?;
     adopt_orphans().map_err(|error| failed(system("adopt orphans")(error)))?;
