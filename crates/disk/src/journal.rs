@@ -102,28 +102,36 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
 
     /// Adds a record; it is on disk when this returns.
     pub fn append(&mut self, record: &T) -> Result<()> {
+        self.append_all(std::slice::from_ref(record))
+    }
+
+    /// Adds records, at the price of one. A power cut may leave the first of them without the others.
+    pub fn append_all(&mut self, records: &[T]) -> Result<()> {
         if self.unusable {
             return Err(Error::JournalUnusable { path: self.path.clone() });
         }
-        let json = serde_json::to_string(record)
-            .map_err(|source| Error::Encode { path: self.path.clone(), source })?;
-        let line = format!("{} {} {json}\n", self.next, checksum(self.next, &json));
-        if self.length + line.len() as u64 > SIZE_LIMIT {
+        let mut lines = String::new();
+        for (number, record) in (self.next..).zip(records) {
+            let json = serde_json::to_string(record)
+                .map_err(|source| Error::Encode { path: self.path.clone(), source })?;
+            lines.push_str(&format!("{number} {} {json}\n", checksum(number, &json)));
+        }
+        if self.length + lines.len() as u64 > SIZE_LIMIT {
             return Err(Error::TooLarge { path: self.path.clone(), limit: SIZE_LIMIT });
         }
         let written = self
             .file
             .seek(SeekFrom::Start(self.length))
-            .and_then(|_| self.file.write_all(line.as_bytes()))
+            .and_then(|_| self.file.write_all(lines.as_bytes()))
             .and_then(|()| self.file.sync_data());
         if let Err(e) = written {
-            // The record may be there in part or whole. Take it back, so that what the caller was told
-            // (not written) stays true; if even that fails, let no later record stand behind it.
+            // They may be there in part or whole. Take them back, so that what the caller was told (not written) stays
+            // true; if even that fails, let no later record stand behind them.
             self.unusable = self.file.set_len(self.length).and_then(|()| self.file.sync_data()).is_err();
             return Err(Error::io(Operation::Write, &self.path, e));
         }
-        self.length += line.len() as u64;
-        self.next += 1;
+        self.length += lines.len() as u64;
+        self.next += records.len() as u64;
         Ok(())
     }
 

@@ -53,6 +53,9 @@ pub struct Carrier<'a> {
     transaction: Transaction,
     options: &'a Options,
     witness: &'a dyn Witness,
+    /// That a step is done, not yet on disk. It gets there with the record that follows, before anything else is done:
+    /// lost, it means that the step is done again, which is as good.
+    unwritten: Option<Record>,
 }
 
 impl<'a> Carrier<'a> {
@@ -67,13 +70,13 @@ impl<'a> Carrier<'a> {
         held.journal.reserve(JOURNAL_ROOM)?;
         held.journal.append(&record)?;
         let transaction = Transaction::from_records(&[record]).ok_or(Error::NothingBegun)?;
-        Ok(Self { held, transaction, options, witness })
+        Ok(Self { held, transaction, options, witness, unwritten: None })
     }
 
     /// Of what another process began.
     pub fn take_over(held: &'a mut Held, options: &'a Options, witness: &'a dyn Witness) -> Result<Self> {
         let transaction = held.interrupted.take().ok_or(Error::NothingBegun)?;
-        let mut carrier = Self { held, transaction, options, witness };
+        let mut carrier = Self { held, transaction, options, witness, unwritten: None };
         carrier.held.journal.reserve(JOURNAL_ROOM)?;
         carrier.record(Record::TakenOver)?;
         Ok(carrier)
@@ -91,9 +94,16 @@ impl<'a> Carrier<'a> {
     }
 
     fn record(&mut self, record: Record) -> Result<()> {
-        self.held.journal.append(&record)?;
+        let records: Vec<Record> = self.unwritten.take().into_iter().chain([record.clone()]).collect();
+        self.held.journal.append_all(&records)?;
         self.transaction.add(&record);
         Ok(())
+    }
+
+    fn done(&mut self, step: Step) {
+        let record = Record::Done(step);
+        self.transaction.add(&record);
+        self.unwritten = Some(record);
     }
 
     /// To the end of its way, or of the way back.
@@ -117,7 +127,7 @@ impl<'a> Carrier<'a> {
             self.witness.step(number, steps.len(), step, self.transaction.way);
             self.record(Record::Doing(step))?;
             match self.perform(step) {
-                Ok(()) => self.record(Record::Done(step))?,
+                Ok(()) => self.done(step),
                 Err(error) => self.failed(step, error)?,
             }
         }
@@ -143,9 +153,8 @@ impl<'a> Carrier<'a> {
             }
             Trouble::Untidy => {
                 self.witness.note(&format!("left to tidy: {why}"));
-                let done = Record::Done(step);
-                // Not in the journal: whoever comes next tries again.
-                self.transaction.add(&done);
+                // Not for the journal: whoever comes next tries again.
+                self.transaction.add(&Record::Done(step));
                 Ok(())
             }
         }
