@@ -13,6 +13,7 @@ use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::release::{self, Manifest};
+use crate::settings::Settings;
 
 const LIMIT: u64 = 1 << 20;
 /// Whoever looks whether it is held does so for an instant only.
@@ -85,14 +86,14 @@ pub struct Held {
 }
 
 impl Appliance {
-    pub fn open(directory: &Path, name: &ApplianceName) -> Result<Self> {
-        let layout = Layout::new(directory, name);
+    pub fn open(settings: &Settings, name: &ApplianceName) -> Result<Self> {
+        let layout = Layout::new(&settings.directory, name);
         let identity: Identity =
             read(&layout.appliance())?.ok_or_else(|| Error::NoAppliance { name: name.clone() })?;
         if identity.api_version != API_VERSION {
             return Err(Error::NewerThanProgram { path: layout.appliance(), found: identity.api_version });
         }
-        let backend = backend::open(&layout, identity.backend)?;
+        let backend = backend::open(&layout, identity.backend, settings)?;
         Ok(Self { identity, layout, backend })
     }
 

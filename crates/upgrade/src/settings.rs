@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use logic::period::Period;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::{ostree, vm};
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
@@ -18,6 +20,42 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// Instead of what the environment says.
     pub proxy: Option<String>,
+    pub vm: VmSettings,
+    pub ostree: OstreeSettings,
+}
+
+/// What virtual machines are run with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct VmSettings {
+    pub qemu: PathBuf,
+    pub qemu_img: PathBuf,
+    /// The host's processor runs the machine's code where it can.
+    pub accelerate: bool,
+}
+
+/// How this host is changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OstreeSettings {
+    /// The first that answers, unless given.
+    pub tool: Option<ostree::Tool>,
+    /// What brings the machine down and up again.
+    pub reboot: Vec<String>,
+}
+
+impl Default for VmSettings {
+    fn default() -> Self {
+        let vm::Settings { qemu, qemu_img, accelerate } = vm::Settings::default();
+        Self { qemu, qemu_img, accelerate }
+    }
+}
+
+impl Default for OstreeSettings {
+    fn default() -> Self {
+        let ostree::Settings { tool, reboot, .. } = ostree::Settings::default();
+        Self { tool, reboot }
+    }
 }
 
 impl Default for Settings {
@@ -28,6 +66,8 @@ impl Default for Settings {
             credentials: None,
             ca_file: None,
             proxy: None,
+            vm: VmSettings::default(),
+            ostree: OstreeSettings::default(),
         }
     }
 }

@@ -158,13 +158,13 @@ impl ApplianceCommand {
             }
             Verb::Ls { release } => {
                 let offered = offered(&settings, release.as_deref())?;
-                let appliances = commands::list(&settings.directory, offered.as_ref())?;
+                let appliances = commands::list(&settings, offered.as_ref())?;
                 output::show(&ApplianceList { appliances }, global.output)?;
                 Ok(Exit::Done)
             }
             Verb::Inspect { name, release } => {
                 let offered = offered(&settings, release.as_deref())?;
-                let view = ApplianceView(commands::inspect(&settings.directory, name, offered.as_ref())?);
+                let view = ApplianceView(commands::inspect(&settings, name, offered.as_ref())?);
                 output::show(&view, global.output)?;
                 Ok(Exit::Done)
             }
@@ -194,7 +194,7 @@ impl ApplianceCommand {
 }
 
 pub fn hold(settings: &Settings, name: &ApplianceName) -> Result<Held> {
-    Ok(Appliance::open(&settings.directory, name)?.hold()?)
+    Ok(Appliance::open(settings, name)?.hold()?)
 }
 
 pub fn options(settings: &Settings, timeout: Option<Period>) -> Options {
@@ -223,7 +223,7 @@ fn create(
         Backend::Ostree => BackendKind::Ostree,
     };
     let create = Create {
-        directory: &settings.directory,
+        settings,
         name: name.clone(),
         backend,
         reference,
@@ -253,14 +253,13 @@ fn start(settings: &Settings, name: &ApplianceName, options: &Options, global: &
 fn start_wanted(settings: &Settings, options: &Options, global: &Global) -> Result<Exit> {
     let mut worst = Ok(Exit::Done);
     for name in names(&settings.directory)? {
-        let started =
-            Appliance::open(&settings.directory, &name).map_err(Failure::from).and_then(|appliance| {
-                let interrupted = appliance.transaction()?.is_some();
-                match appliance.identity.wanted_on || interrupted {
-                    true => recover(settings, &name, options, global),
-                    false => Ok(Exit::Done),
-                }
-            });
+        let started = Appliance::open(settings, &name).map_err(Failure::from).and_then(|appliance| {
+            let interrupted = appliance.transaction()?.is_some();
+            match appliance.identity.wanted_on || interrupted {
+                true => recover(settings, &name, options, global),
+                false => Ok(Exit::Done),
+            }
+        });
         if let Err(failure) = started {
             failure.print();
             worst = Ok(failure.exit);

@@ -99,7 +99,7 @@ impl From<workload::Error> for Failure {
 impl WorkloadCommand {
     pub fn run(&self, settings: &Settings, global: &Global) -> Result<Exit> {
         let console = Console::new(global.quiet, global.progress_fd);
-        let appliance = Appliance::open(&settings.directory, self.verb.appliance())?;
+        let appliance = Appliance::open(settings, self.verb.appliance())?;
         let layout = appliance.layout.clone();
         match &self.verb {
             // Whoever makes one must not be overtaken by an upgrade: it names the release in force.
@@ -115,7 +115,7 @@ impl WorkloadCommand {
                 console.say(&format!("{name} runs, made by {}", record.release.version));
             }
             Verb::Ls { .. } => {
-                let seen = commands::inspect(&settings.directory, self.verb.appliance(), None)?;
+                let seen = commands::inspect(settings, self.verb.appliance(), None)?;
                 output::show(&WorkloadList { workloads: seen.workloads }, global.output)?;
             }
             Verb::Inspect { name, .. } => {

@@ -180,7 +180,7 @@ impl World {
             }
             TakeUp::Again => {
                 let before = state.transaction.clone();
-                let begun = with_present(&state, |present| may_resume(present)).ok()?;
+                let begun = with_present(&state, may_resume).ok()?;
                 state.transaction = before;
                 if begun == Begun::Again {
                     state.transaction.as_mut()?.add(&Record::Resume);

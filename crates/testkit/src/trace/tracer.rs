@@ -229,8 +229,8 @@ impl<'a> Tracer<'a> {
                 self.kill_all();
             }
             Order::KillWhen(when) => {
-                if self.calls.last().is_some_and(|call| when(call)) {
-                    self.reached = true;
+                self.reached = self.calls.last().is_some_and(when);
+                if self.reached {
                     self.kill_all();
                 }
             }

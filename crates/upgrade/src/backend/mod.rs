@@ -16,6 +16,7 @@ use logic::upgrade::{ImageId, SnapshotId};
 
 use crate::appliance::BackendKind;
 use crate::layout::Layout;
+use crate::settings::{OstreeSettings, Settings, VmSettings};
 use crate::supervise::Launcher;
 
 pub use error::Error;
@@ -75,14 +76,21 @@ pub trait Backend {
 }
 
 /// The backend of an appliance, as this program runs it.
-pub fn open(layout: &Layout, kind: BackendKind) -> Result<Box<dyn Backend>> {
+pub fn open(layout: &Layout, kind: BackendKind, settings: &Settings) -> Result<Box<dyn Backend>> {
     let launcher = Launcher::of_this_program().map_err(|error| Error::Machine {
         what: "this program cannot be found to start supervisors with".to_owned(),
         why: error.to_string(),
     })?;
+    let layout = layout.clone();
     Ok(match kind {
-        BackendKind::Slot => Box::new(slot::Slot::new(layout.clone(), launcher)),
-        BackendKind::Vm => Box::new(vm::Vm::new(layout.clone(), vm::Settings::default())),
-        BackendKind::Ostree => Box::new(ostree::Ostree::new(layout.clone(), ostree::Settings::default())),
+        BackendKind::Slot => Box::new(slot::Slot::new(layout, launcher)),
+        BackendKind::Vm => {
+            let VmSettings { qemu, qemu_img, accelerate } = settings.vm.clone();
+            Box::new(vm::Vm::new(layout, vm::Settings { qemu, qemu_img, accelerate }))
+        }
+        BackendKind::Ostree => {
+            let OstreeSettings { tool, reboot } = settings.ostree.clone();
+            Box::new(ostree::Ostree::new(layout, ostree::Settings { tool, reboot, ..Default::default() }))
+        }
     })
 }

@@ -1,7 +1,5 @@
 //! A new appliance.
 
-use std::path::Path;
-
 use logic::migrate::Target;
 use logic::upgrade::{ApplianceName, Image};
 use serde_json::{Map, Value};
@@ -15,11 +13,12 @@ use crate::error::{Error, Result};
 use crate::history::now;
 use crate::layout::Layout;
 use crate::release;
+use crate::settings::Settings;
 use crate::transaction::{Witness, remove_tree};
 use crate::{Held, migration};
 
 pub struct Create<'a> {
-    pub directory: &'a Path,
+    pub settings: &'a Settings,
     pub name: ApplianceName,
     pub backend: BackendKind,
     pub reference: &'a str,
@@ -30,7 +29,7 @@ pub struct Create<'a> {
 
 /// It exists once its record is written, which is the last thing: whatever a try before has left is cleared away.
 pub fn create(create: Create<'_>, witness: &dyn Witness) -> Result<Held> {
-    let layout = Layout::new(create.directory, &create.name);
+    let layout = Layout::new(&create.settings.directory, &create.name);
     if layout.appliance().exists() {
         return Err(Error::Exists { name: create.name });
     }
@@ -57,8 +56,11 @@ fn make(create: &Create<'_>, layout: &Layout, witness: &dyn Witness) -> Result<A
         values: create.values.clone(),
     };
     let identity = Identity::new(create.name.clone(), create.backend, now());
-    let appliance =
-        Appliance { identity, layout: layout.clone(), backend: backend::open(layout, create.backend)? };
+    let appliance = Appliance {
+        identity,
+        layout: layout.clone(),
+        backend: backend::open(layout, create.backend, create.settings)?,
+    };
     words_are_known(&manifest, &configuration, &appliance)?;
     appliance.backend.stage_image(&image.id, &incoming)?;
     configuration.save(layout)?;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::appliance::{Appliance, BackendKind, names};
 use crate::error::{Error, Result};
 use crate::history::{self, Entry};
+use crate::settings::Settings;
 use crate::transaction::chain;
 use crate::{migration, release, workload};
 
@@ -57,19 +58,23 @@ pub struct WorkloadNote {
 }
 
 /// All appliances, by name. One that cannot be read is in the list, with its trouble.
-pub fn list(directory: &Path, offered: Option<&ReleaseVersion>) -> Result<Vec<Overview>> {
-    let names = names(directory)?;
-    Ok(names.into_iter().map(|name| one(directory, name, offered, false)).collect())
+pub fn list(settings: &Settings, offered: Option<&ReleaseVersion>) -> Result<Vec<Overview>> {
+    let names = names(&settings.directory)?;
+    Ok(names.into_iter().map(|name| one(settings, name, offered, false)).collect())
 }
 
-pub fn inspect(directory: &Path, name: &ApplianceName, offered: Option<&ReleaseVersion>) -> Result<Overview> {
-    match Appliance::open(directory, name) {
+pub fn inspect(
+    settings: &Settings,
+    name: &ApplianceName,
+    offered: Option<&ReleaseVersion>,
+) -> Result<Overview> {
+    match Appliance::open(settings, name) {
         Err(error @ Error::NoAppliance { .. }) => Err(error),
-        _ => Ok(one(directory, name.clone(), offered, true)),
+        _ => Ok(one(settings, name.clone(), offered, true)),
     }
 }
 
-fn one(directory: &Path, name: ApplianceName, offered: Option<&ReleaseVersion>, all: bool) -> Overview {
+fn one(settings: &Settings, name: ApplianceName, offered: Option<&ReleaseVersion>, all: bool) -> Overview {
     let mut overview = Overview {
         name,
         backend: BackendKind::Slot,
@@ -88,7 +93,7 @@ fn one(directory: &Path, name: ApplianceName, offered: Option<&ReleaseVersion>, 
         trouble: vec![],
         newer_than_program: false,
     };
-    let appliance = match Appliance::open(directory, &overview.name) {
+    let appliance = match Appliance::open(settings, &overview.name) {
         Ok(appliance) => appliance,
         Err(error) => {
             overview.newer_than_program = matches!(error, Error::NewerThanProgram { .. });

@@ -17,6 +17,8 @@ use logic::host::{DeploymentId, Host};
 use program::{Finished, Invocation, Limits, Overflow, run_limited};
 
 use super::error::Error;
+use serde::{Deserialize, Serialize};
+
 use crate::backend::{self, Result};
 
 /// An operating system comes over a network.
@@ -25,7 +27,8 @@ const CHANGE: Duration = Duration::from_secs(600);
 const OUTPUT: usize = 1 << 20;
 const SAID: usize = 600;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Tool {
     Bootc,
     RpmOstree,
