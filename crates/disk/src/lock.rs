@@ -97,9 +97,9 @@ impl Lock {
 
     fn record(&mut self) -> std::io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let mut command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-        command.truncate(COMMAND_LIMIT);
-        let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
+        let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+        let mut command = without_secrets(&String::from_utf8_lossy(&command));
+        command.truncate(command.floor_char_boundary(COMMAND_LIMIT));
         let record = serde_json::to_vec(&Holder { pid: std::process::id(), since, command })?;
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
@@ -114,9 +114,31 @@ impl AsFd for Lock {
     }
 }
 
+/// A command line for people, from its words with zeros between them: what follows a flag about secrets is left out.
+fn without_secrets(words: &str) -> String {
+    let mut shown: Vec<&str> = vec![];
+    for word in words.trim_end_matches('\0').split('\0') {
+        let follows = shown.last().is_some_and(|flag| flag.starts_with("--") && flag.contains("secret"));
+        let holds = word.starts_with("--") && word.contains("secret") && word.contains('=');
+        shown.push(if follows || holds { "(secret)" } else { word });
+    }
+    shown.join(" ")
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         // Closing releases the lock; the record goes before it so that no one reads a name that is gone.
         let _ = self.file.set_len(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_secrets;
+
+    #[test]
+    fn a_command_line_is_shown_without_its_secrets() {
+        let words = "holdfast\0upgrade\0shop\0--set-secret\0password=hush\0--set-secret=a=hush\0-q\0";
+        assert_eq!(without_secrets(words), "holdfast upgrade shop --set-secret (secret) (secret) -q");
     }
 }

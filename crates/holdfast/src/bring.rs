@@ -244,6 +244,17 @@ fn digest_of(manifest: &Manifest) -> Digest {
 #[cfg(test)]
 mod tests;
 
+/// A reference that means the same wherever it is used again: paths from the root.
+pub fn absolute(reference: &str) -> String {
+    let from_root = |path: &str| std::path::absolute(path).map(|path| path.display().to_string());
+    match reference.strip_prefix("oci:").and_then(|rest| rest.rsplit_once(':')) {
+        Some((directory, tag)) => from_root(directory).map(|directory| format!("oci:{directory}:{tag}")),
+        None if Path::new(reference).is_dir() => from_root(reference),
+        None => return reference.to_owned(),
+    }
+    .unwrap_or_else(|_| reference.to_owned())
+}
+
 /// How releases are brought for the part that moves appliances to them.
 pub fn by(settings: &Settings) -> impl Fn(&str, &Path, &AtomicBool) -> Result<String, ::upgrade::BringError> {
     let access = access(settings);

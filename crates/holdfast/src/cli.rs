@@ -104,7 +104,9 @@ impl Cli {
             Command::Status(facts) => crate::guard::status(&facts, &self.global),
             Command::Config(command) => run_config(&command, &self.global),
             Command::Completion { shell } => {
-                clap_complete::generate(shell, &mut Self::command(), "holdfast", &mut std::io::stdout());
+                let mut script = vec![];
+                clap_complete::generate(shell, &mut Self::command(), "holdfast", &mut script);
+                output::print(&String::from_utf8_lossy(&script));
                 Ok(Exit::Done)
             }
             Command::Version => {

@@ -11,7 +11,7 @@ use crate::appliance::values::Secret;
 use crate::appliance::{Place, hold, options};
 use crate::bring;
 use crate::cli::Global;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Show, fields};
 use crate::witness::Console;
 
@@ -37,7 +37,7 @@ pub struct UpgradeCommand {
     /// To become ready in, instead of what the release says
     #[arg(long, value_name = "TIME")]
     timeout: Option<Period>,
-    /// Replace a secret of the configuration: KEY=@FILE, or KEY=- for standard input
+    /// Replace a secret: KEY=@FILE, KEY=- for standard input; KEY=VALUE shows it to whoever lists processes
     #[arg(long, value_name = "KEY=@FILE")]
     set_secret: Vec<Secret>,
 }
@@ -45,6 +45,9 @@ pub struct UpgradeCommand {
 impl UpgradeCommand {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let settings = self.place.settings(global)?;
+        if self.timeout.is_some_and(Period::is_zero) {
+            return Err(Failure::usage("--timeout leaves no time at all", "leave it out, or give it some"));
+        }
         let console = Console::new(global.quiet, global.progress_fd);
         let mut options = options(&settings, self.timeout);
         for secret in &self.set_secret {
@@ -57,8 +60,8 @@ impl UpgradeCommand {
             return Ok(Exit::Done);
         }
         let bring = bring::by(&settings);
-        let request =
-            Request { reference: self.release.as_deref().unwrap_or_default(), options, bring: &bring };
+        let reference = self.release.as_deref().map(bring::absolute).unwrap_or_default();
+        let request = Request { reference: &reference, options, bring: &bring };
         if self.dry_run {
             let plan = commands::plan(&mut held, &request, &console)?;
             output::show(&PlanView::of(&self.name, &plan), global.output)?;

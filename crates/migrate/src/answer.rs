@@ -33,7 +33,9 @@ pub fn parse_answer(bytes: &[u8]) -> Result<Output, AnswerError> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(AnswerError::Empty);
     }
-    let answer: Answer = serde_json::from_slice(bytes).map_err(AnswerError::NotAnAnswer)?;
+    let answer: Map<String, Value> = serde_json::from_slice(bytes).map_err(AnswerError::NotAnAnswer)?;
+    // By way of a map, since a list of its fields' values would do otherwise.
+    let answer: Answer = serde_json::from_value(Value::Object(answer)).map_err(AnswerError::NotAnAnswer)?;
     Ok(Output {
         values: answer.values,
         unavailable: lines("functions that no longer apply", answer.unavailable)?,

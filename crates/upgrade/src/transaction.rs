@@ -48,6 +48,13 @@ pub enum End {
     Undone { begin: Begin, why: String },
 }
 
+/// What comes after a step that failed.
+#[derive(PartialEq, Eq)]
+enum After {
+    GoOn,
+    Leave,
+}
+
 pub struct Carrier<'a> {
     held: &'a mut Held,
     transaction: Transaction,
@@ -119,24 +126,31 @@ impl<'a> Carrier<'a> {
             }
             let step = match next(&self.transaction) {
                 Next::Do(step) => step,
-                Next::Committed => return self.over(true),
-                Next::Undone => return self.over(false),
+                Next::Committed | Next::Undone => return self.over(),
             };
             let steps = self.transaction.steps();
             let number = steps.iter().position(|one| *one == step).map_or(0, |at| at + 1);
-            self.witness.step(number, steps.len(), step, self.transaction.way);
             self.record(Record::Doing(step))?;
+            self.witness.step(number, steps.len(), step, self.transaction.way);
             match self.perform(step) {
                 Ok(()) => self.done(step),
-                Err(error) => self.failed(step, error)?,
+                Err(error) => {
+                    if self.failed(step, error)? == After::Leave {
+                        return Ok(self.end());
+                    }
+                }
             }
         }
     }
 
-    fn failed(&mut self, step: Step, error: Error) -> Result<()> {
+    fn failed(&mut self, step: Step, error: Error) -> Result<After> {
         // What comes next is in the journal already: whoever starts after the boot goes on from there.
         if matches!(error, Error::Backend(backend::Error::Rebooting)) {
             return Err(Error::Rebooting { name: self.appliance().identity.name.clone() });
+        }
+        // Somebody insists: nothing has failed.
+        if self.witness.abandon().load(Ordering::Relaxed) {
+            return Err(Error::Abandoned { name: self.appliance().identity.name.clone() });
         }
         let why = format!("{step}: {}", chain(&error));
         let means = trouble(&self.transaction, step);
@@ -144,7 +158,8 @@ impl<'a> Carrier<'a> {
         match means {
             Trouble::Undo => {
                 self.witness.note(&format!("{why}; putting everything back"));
-                self.undo(&why)
+                self.undo(&why)?;
+                Ok(After::GoOn)
             }
             Trouble::Stuck => {
                 let (name, release) =
@@ -152,24 +167,27 @@ impl<'a> Carrier<'a> {
                 Err(Error::Stuck { name, release: release.to_string(), source: Box::new(error) })
             }
             Trouble::Untidy => {
-                self.witness.note(&format!("left to tidy: {why}"));
-                // Not for the journal: whoever comes next tries again.
-                self.transaction.add(&Record::Done(step));
-                Ok(())
+                // Nothing after it is done either: what is left to tidy depends on the rollback point being kept first. The
+                // journal says where whoever comes next goes on.
+                self.witness.note(&format!("left for the next command: {why}"));
+                Ok(After::Leave)
             }
         }
     }
 
-    fn over(self, committed: bool) -> Result<End> {
-        let untidy = self.transaction.why.is_some() && committed;
-        let begin = self.transaction.begin.clone();
-        let why = self.transaction.why.clone().unwrap_or_default();
-        let end = if committed { End::Committed(begin) } else { End::Undone { begin, why } };
+    fn over(self) -> Result<End> {
+        let end = self.end();
         crate::history::add(&self.held.appliance.layout, &end)?;
-        if !untidy {
-            self.held.journal.clear()?;
-        }
+        self.held.journal.clear()?;
         Ok(end)
+    }
+
+    fn end(&self) -> End {
+        let begin = self.transaction.begin.clone();
+        match self.transaction.committed {
+            true => End::Committed(begin),
+            false => End::Undone { begin, why: self.transaction.why.clone().unwrap_or_default() },
+        }
     }
 
     fn appliance(&self) -> &Appliance {
@@ -210,11 +228,12 @@ impl<'a> Carrier<'a> {
             Step::PowerOn => backend.power_on()?,
             Step::ProveReady => {
                 // On the way back only somebody who insists is heard.
-                let stop = match self.transaction.way {
-                    Way::Back => self.witness.abandon(),
-                    Way::Forward | Way::Again => self.witness.stop(),
+                // What was asked for is about the way forward: the old release has the time that it says it needs.
+                let (stop, timeout) = match self.transaction.way {
+                    Way::Back => (self.witness.abandon(), None),
+                    Way::Forward | Way::Again => (self.witness.stop(), self.options.timeout),
                 };
-                backend.wait_ready(self.options.timeout, stop)?;
+                backend.wait_ready(timeout, stop)?;
             }
             Step::Commit => {}
             Step::KeepPoint => keep_point(appliance, begin)?,
@@ -287,7 +306,9 @@ fn tidy_keys(appliance: &Appliance, point: Option<&Point>) -> Result<()> {
     let layout = &appliance.layout;
     let mut needed = vec![key_of(&layout.state())?.to_string()];
     if let Some(point) = point {
-        needed.push(key_of(&layout.snapshot(&point.snapshot).join("state"))?.to_string());
+        // Where its configuration cannot be read, no key is known to be of no use.
+        let Ok(key) = key_of(&layout.snapshot(&point.snapshot).join("state")) else { return Ok(()) };
+        needed.push(key.to_string());
     }
     let dir = layout.keys();
     let listed = std::fs::read_dir(&dir).map_err(|e| disk::Error::io(disk::Operation::List, &dir, e))?;

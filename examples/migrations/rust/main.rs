@@ -60,10 +60,8 @@ impl Migration for CountImages {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let data = arguments.next().ok_or("name the file with the data")?;
-    let stores = arguments.next();
+/// The document as it is to be written. A program that keeps its data writes it last: that makes it the new version.
+pub fn migrated(data: &Path, stores: Option<&Path>) -> Result<Document, Box<dyn Error>> {
     let document = Document::parse(&std::fs::read(data)?)?;
 
     let mut registry = Registry::new();
@@ -73,17 +71,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let plan = registry.plan(document.target, document.data.version, &document.data.applied)?;
     eprintln!("{plan}");
     let scratch = std::env::temp_dir().join(format!("migrations-example-{}", std::process::id()));
-    let stores = stores.as_deref().map(Path::new);
     let migrated = registry.run(document.target, &document.data, stores, &scratch, &Options::default())?;
     for step in &migrated.steps {
         eprintln!("{} {}", step.version, step.name);
         step.changes.iter().for_each(|change| eprintln!("  {change}"));
     }
-    // A program that keeps its data installs the stores first, then writes the document: that makes it the new version.
     if let Some(stores) = stores {
         migrated.install_stores(stores)?;
     }
-    println!("{}", Document { target: document.target, data: migrated.data }.to_json().trim_end());
     let _ = std::fs::remove_dir_all(scratch);
+    Ok(Document { target: document.target, data: migrated.data })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let data = arguments.next().ok_or("name the file with the data")?;
+    let stores = arguments.next();
+    let document = migrated(Path::new(&data), stores.as_deref().map(Path::new))?;
+    println!("{}", document.to_json().trim_end());
     Ok(())
 }

@@ -125,6 +125,8 @@ enum Verb {
         #[arg(long)]
         restart: bool,
     },
+    /// Print what it has printed; of a virtual machine, its serial line
+    Log { name: ApplianceName },
     /// Remove it, with its data
     Rm {
         name: ApplianceName,
@@ -179,6 +181,7 @@ impl ApplianceCommand {
             Verb::Configure { name, values, unset, restart } => {
                 configure(&settings, name, values, unset, *restart, global)
             }
+            Verb::Log { name } => log(&settings, name),
             Verb::Rm { name, force } => {
                 commands::remove(hold(&settings, name)?, *force)?;
                 Console::new(global.quiet, global.progress_fd).say(&format!("{name} is removed"));
@@ -191,6 +194,22 @@ impl ApplianceCommand {
             }
         }
     }
+}
+
+fn log(settings: &Settings, name: &ApplianceName) -> Result<Exit> {
+    let appliance = Appliance::open(settings, name)?;
+    let file = match appliance.identity.backend {
+        BackendKind::Vm => "serial.log",
+        BackendKind::Slot | BackendKind::Ostree => "log",
+    };
+    let path = appliance.layout.run().join(file);
+    // As it is: what is printed may be anything.
+    match std::fs::read(&path) {
+        Ok(bytes) => output::print(&String::from_utf8_lossy(&bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Failure::new(Exit::Unexpected, &error, format!("see {}", path.display()))),
+    }
+    Ok(Exit::Done)
 }
 
 pub fn hold(settings: &Settings, name: &ApplianceName) -> Result<Held> {

@@ -131,6 +131,8 @@ impl<K: Kind> Site<K> {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(words).env("HOLDFAST_UPGRADE_DIRECTORY", self.appliances());
+        // Whether the processor of the machine at hand can do it is not what is tested.
+        command.env("HOLDFAST_UPGRADE_VM__ACCELERATE", "false");
         command.stdin(Stdio::null()).current_dir(&self.root);
         command
     }

@@ -219,8 +219,12 @@ fn an_interrupt_undoes_at_every_step_and_a_second_one_leaves_it_for_later() {
     let old_image = site.image(&old());
     fs::rename(old_image.join("bin"), &blocker).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    site.wait("the way back", || site.inspect()["way"] == "back");
-    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    site.wait("the way back", || {
+        let seen = site.inspect();
+        seen["way"] == "back" || seen["state"] == "needs-hands"
+    });
+    // It may have seen by now that there is no way back.
+    let _ = rustix::process::kill_process(pid, Signal::INT);
     let code = child.wait().unwrap().code();
     assert!(matches!(code, Some(10 | 11)), "{code:?}");
     fs::rename(&blocker, old_image.join("bin")).unwrap();
@@ -391,4 +395,51 @@ fn what_makes_no_sense_is_refused_before_anything_is_touched() {
     let refused = site.ends(&["upgrade", "shop", "--release", &reference], 4);
     assert!(refused.err.contains("config.door"), "{}", refused.err);
     untouched(&site);
+}
+
+#[test]
+fn one_that_should_run_and_does_not_is_upgraded_as_one_that_runs() {
+    let site = site();
+    let supervisor = fs::read_to_string(site.appliance().join("run/supervisor.lock")).unwrap();
+    let holder: Value = serde_json::from_str(&supervisor).unwrap();
+    let pid = rustix::process::Pid::from_raw(holder["pid"].as_i64().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    site.wait("its end", || site.inspect()["on"] == false);
+    assert!(site.inspect()["trouble"].to_string().contains("should run"));
+    let broken = site.release(&new().never_ready());
+    site.ends(&["upgrade", "shop", "--release", &broken, "--timeout", "2s"], 9);
+    site.upgrade(&new());
+    site.serves(&new());
+}
+
+#[test]
+fn what_was_not_ready_before_is_no_dead_end() {
+    let site = Site::<Slot>::new();
+    site.create(&old());
+    site.ok(&["appliance", "stop", "shop"]);
+    // Off, so that nobody notices that it is never ready.
+    site.upgrade(&Release::of(15).never_ready());
+    site.ends(&["appliance", "start", "shop", "--timeout", "1s"], 13);
+    let broken = site.release(&new().never_ready());
+    site.ends(&["upgrade", "shop", "--release", &broken, "--timeout", "1s"], 9);
+    site.state_is("up-to-date");
+    site.upgrade(&Release::of(30).with_data(2));
+    site.serves(&Release::of(30));
+}
+
+#[test]
+fn a_secret_is_in_no_file_and_a_resumption_asks_for_it_again() {
+    let site = site();
+    let reference = site.release(&new());
+    let words = ["upgrade", "shop", "--release", &reference, "--set-secret", "password=h4sh-h4sh"];
+    site.killed_at(&words, "migrate");
+    let grep =
+        std::process::Command::new("grep").args(["-rl", "h4sh"]).arg(site.appliance()).output().unwrap();
+    assert_eq!(String::from_utf8(grep.stdout).unwrap(), "");
+    let refused = site.ends(&["upgrade", "shop", "--resume"], 4);
+    assert!(refused.err.contains("password"), "{}", refused.err);
+    site.ok(&["upgrade", "shop", "--resume", "--set-secret", "password=h4sh-h4sh"]);
+    site.serves(&new());
+    // There is nothing to do, and so nothing that would replace it.
+    site.ends(&words, 4);
 }

@@ -35,6 +35,10 @@ pub struct Begin {
     pub reference: String,
     /// Whether the appliance ran: it runs afterwards if it did, whatever becomes of the transaction.
     pub was_on: bool,
+    /// Whether it was ready: what was not before need not be proved on the way back.
+    pub was_ready: bool,
+    /// The names of secrets that it was begun with new values for. Values are not for journals.
+    pub secrets: Vec<String>,
     /// Of how it was before.
     pub snapshot: SnapshotId,
     /// The rollback point that there was: of a rollback, where it leads.

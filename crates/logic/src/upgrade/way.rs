@@ -130,9 +130,18 @@ impl Transaction {
             (Way::Again, Kind::Rollback) => {
                 powered(&[PowerOff, Return, PowerOn, ProveReady, Commit, KeepPoint, Tidy])
             }
-            (Way::Back, _) if self.snapshot_taken => powered(&[PowerOff, Revert, PowerOn, ProveReady, Tidy]),
-            (Way::Back, _) if self.power_touched => powered(&[PowerOn, ProveReady, Tidy]),
-            (Way::Back, _) => vec![Tidy],
+            (Way::Back, _) => {
+                let steps: &[Step] = if self.snapshot_taken {
+                    &[PowerOff, Revert, PowerOn, ProveReady, Tidy]
+                } else if self.power_touched {
+                    &[PowerOn, ProveReady, Tidy]
+                } else {
+                    &[Tidy]
+                };
+                let mut steps = powered(steps);
+                steps.retain(|step| *step != ProveReady || self.begin.was_ready);
+                steps
+            }
         }
     }
 }

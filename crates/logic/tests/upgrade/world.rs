@@ -130,6 +130,8 @@ impl World {
             to: image(to),
             reference: String::new(),
             was_on: state.on.is_some(),
+            was_ready: state.on.is_some(),
+            secrets: vec![],
             snapshot: self.name(state),
             point: state.point.clone(),
         };

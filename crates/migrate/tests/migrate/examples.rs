@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use migrate::{Document, Options, Registry};
 use serde_json::{Value, json};
 
 use crate::support::{Scratch, names};
+
+#[allow(dead_code)] // Its main function is for people.
+#[path = "../../../../examples/migrations/rust/main.rs"]
+mod in_rust;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/migrations");
 
@@ -34,15 +37,8 @@ fn check(document: &Document, stores: &Path) {
 fn the_example_in_rust_runs() {
     let scratch = Scratch::new();
     let stores = stores(&scratch);
-    // Built beside the tests: target/<profile>/examples.
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().and_then(Path::parent).unwrap().join("examples/migrations");
-    let run = Command::new(&program).arg(format!("{EXAMPLES}/data.json")).arg(&stores).output();
-    let run = run.expect("examples are built with the tests, unless cargo is told to build less");
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{said}");
-    assert!(said.starts_with("1 → 2 → 3\n2 list-listeners\n"), "{said}");
-    check(&Document::parse(&run.stdout).unwrap(), &stores);
+    let data = PathBuf::from(format!("{EXAMPLES}/data.json"));
+    check(&in_rust::migrated(&data, Some(&stores)).unwrap(), &stores);
 }
 
 #[test]

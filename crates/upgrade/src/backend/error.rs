@@ -64,7 +64,9 @@ impl Error {
             Self::Ostree(error) => error.hint(),
             Self::Rebooting => "it goes on with the next command after the boot".to_owned(),
             Self::Configuration(error) => error.hint(),
-            Self::NotReady { .. } | Self::Ended { .. } => "the appliance's log says more".to_owned(),
+            Self::NotReady { .. } | Self::Ended { .. } => {
+                "`holdfast appliance log` shows what it has printed".to_owned()
+            }
             _ => String::new(),
         }
     }

@@ -35,7 +35,7 @@ pub fn configure(
         after.values.remove(key);
     }
     after.values.extend(changes.set.clone());
-    if after == before {
+    if after == before && !changes.restart {
         return Ok(true);
     }
     let manifest = appliance.manifest(&before.release.id)?;

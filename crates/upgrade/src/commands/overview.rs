@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::history::{self, Entry};
 use crate::settings::Settings;
 use crate::transaction::chain;
-use crate::{migration, release, workload};
+use crate::{migration, release, supervise, workload};
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -122,6 +122,16 @@ fn look_at_machine(appliance: &Appliance, overview: &mut Overview) -> Result<()>
     overview.images = description.images.iter().map(ToString::to_string).collect();
     overview.snapshots = description.snapshots.iter().map(|snapshot| snapshot.id.to_string()).collect();
     overview.release = Some(appliance.current()?);
+    if overview.wanted_on && !overview.on {
+        overview.trouble.push("it should run, and does not: `appliance start` starts it".to_owned());
+    }
+    if overview.on && appliance.identity.backend == BackendKind::Slot {
+        let status = supervise::status(&supervise::Place::new(appliance.layout.root()))?;
+        if let Some(status) = status.filter(|status| status.restarts > 0) {
+            let last = status.last_exit.unwrap_or_default();
+            overview.trouble.push(format!("it was started again {} times: {last}", status.restarts));
+        }
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use logic::upgrade::Wish;
 
 use super::take_up::first;
 use crate::appliance::Held;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transaction::{Options, Witness};
 
 /// Runs and is ready when this returns. True: it was not on before.
@@ -24,7 +24,11 @@ pub fn start(held: &mut Held, options: &Options, witness: &dyn Witness) -> Resul
 ///
 /// `for_good`: it stays off when the machine starts again.
 pub fn stop(held: &mut Held, for_good: bool, options: &Options, witness: &dyn Witness) -> Result<bool> {
-    first(held, Wish::Start, options, witness)?;
+    match first(held, Wish::Start, options, witness) {
+        // It is not in good order, and can be stopped all the same.
+        Err(error @ Error::Stuck { .. }) => witness.note(&crate::transaction::chain(&error)),
+        other => drop(other?),
+    }
     if for_good {
         held.appliance.want(false)?;
     }

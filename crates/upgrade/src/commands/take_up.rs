@@ -62,7 +62,7 @@ pub(super) struct Observed {
     images: Vec<ImageId>,
     snapshots: Vec<(SnapshotId, ImageId)>,
     workloads: Vec<(String, Image)>,
-    ready: bool,
+    pub ready: bool,
 }
 
 pub(super) fn observe(appliance: &Appliance) -> Result<Observed> {
@@ -70,7 +70,8 @@ pub(super) fn observe(appliance: &Appliance) -> Result<Observed> {
     let workloads = workload::list(&appliance.layout)?;
     Ok(Observed {
         current: appliance.current()?,
-        on: description.on,
+        // One that should run and does not (its supervisor was killed) is one that runs: what is asked of it is proved.
+        on: description.on || appliance.identity.wanted_on,
         point: appliance.point()?,
         images: description.images,
         snapshots: description.snapshots.into_iter().filter_map(|it| Some((it.id, it.image?))).collect(),
@@ -95,7 +96,8 @@ impl Observed {
     /// Asks the appliance, too.
     pub fn with_readiness(mut self, appliance: &Appliance) -> Self {
         let never = AtomicBool::new(false);
-        self.ready = self.on && appliance.backend.wait_ready(Some(A_MOMENT), &never).is_ok();
+        let on = appliance.backend.describe().is_ok_and(|description| description.on);
+        self.ready = on && appliance.backend.wait_ready(Some(A_MOMENT), &never).is_ok();
         self
     }
 }

@@ -15,9 +15,9 @@ use super::take_up::{First, Observed, first, observe};
 use crate::appliance::{Appliance, Held};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
+use crate::migration;
 use crate::release::{self, Manifest, Words};
 use crate::transaction::{Carrier, End, Options, Witness, remove_tree};
-use crate::{migration, secrets};
 
 /// What is asked for.
 pub struct Request<'a> {
@@ -66,14 +66,14 @@ fn ended(appliance: &Appliance, end: End, workloads: Vec<WorkloadNote>) -> Resul
 
 pub fn upgrade(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> Result<Upgraded> {
     clear_the_way(held, request, witness)?;
-    let observed = observe(&held.appliance)?;
+    let observed = observe(&held.appliance)?.with_readiness(&held.appliance);
     let Ready { image, manifest: _, migrated, workloads } = match prepare(held, &observed, request, witness)?
     {
         Some(ready) => ready,
         None => return Ok(Upgraded::Already(observed.current)),
     };
     drop(migrated);
-    let begin = begin(Kind::Upgrade, &observed, image, request.reference)?;
+    let begin = begin(Kind::Upgrade, &observed, image, request.reference, &request.options.secrets)?;
     let end = Carrier::begin(held, begin, &request.options, witness)?.run()?;
     ended(&held.appliance, end, workloads)
 }
@@ -87,7 +87,7 @@ pub fn plan(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> Re
     let plan = match ready {
         None => Plan { to: from.clone(), from, steps: vec![], migrated: None, workloads: vec![] },
         Some(Ready { image, migrated, workloads, .. }) => {
-            let begin = begin(Kind::Upgrade, &observed, image.clone(), request.reference)?;
+            let begin = begin(Kind::Upgrade, &observed, image.clone(), request.reference, &BTreeMap::new())?;
             let transaction = Transaction::from_records(&[logic::upgrade::Record::Begin(Box::new(begin))]);
             let steps = transaction.map(|transaction| transaction.steps()).unwrap_or_default();
             Plan { from, to: image, steps, migrated: Some(migrated), workloads }
@@ -147,6 +147,13 @@ fn prepare(
     let (image, manifest) = brought(appliance, request, witness)?;
     let asked = may_upgrade(&observed.present(None), &image).map_err(|refusal| refused(appliance, refusal));
     let checked = asked.and_then(|ask| match ask {
+        Ask::Nothing if !request.options.secrets.is_empty() => {
+            let why =
+                format!("{} is there already, and secrets are replaced by an upgrade only", image.version);
+            let hint =
+                format!("`holdfast appliance configure {} --set-secret … --restart`", appliance.name());
+            Err(Error::Rule { why, hint })
+        }
         Ask::Nothing => Ok(None),
         Ask::Begin => check(appliance, &image, manifest, request, witness).map(Some),
     });
@@ -194,14 +201,22 @@ pub(super) fn words_are_known(
     Ok(())
 }
 
-fn begin(kind: Kind, observed: &Observed, to: Image, reference: &str) -> Result<Begin> {
+fn begin(
+    kind: Kind,
+    observed: &Observed,
+    to: Image,
+    reference: &str,
+    secrets: &BTreeMap<String, String>,
+) -> Result<Begin> {
     Ok(Begin {
         kind,
         from: observed.current.clone(),
         to,
         reference: reference.to_owned(),
         was_on: observed.on,
-        snapshot: SnapshotId::new(secrets::random()?),
+        was_ready: observed.ready,
+        secrets: secrets.keys().cloned().collect(),
+        snapshot: SnapshotId::new(crate::secrets::random()?),
         point: observed.point.clone(),
     })
 }
@@ -220,10 +235,10 @@ pub fn roll_back(held: &mut Held, options: &Options, witness: &dyn Witness) -> R
         First::Done(end) => return ended(&held.appliance, end, vec![]),
         First::Again | First::Refused => return again(held, options, witness),
     }
-    let observed = observe(&held.appliance)?;
+    let observed = observe(&held.appliance)?.with_readiness(&held.appliance);
     let point: Point =
         may_roll_back(&observed.present(None)).map_err(|refusal| refused(&held.appliance, refusal))?.clone();
-    let begin = begin(Kind::Rollback, &observed, point.image, "")?;
+    let begin = begin(Kind::Rollback, &observed, point.image, "", &BTreeMap::new())?;
     let end = Carrier::begin(held, begin, options, witness)?.run()?;
     ended(&held.appliance, end, vec![])
 }
@@ -255,6 +270,13 @@ pub fn resume(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> 
             let observed = observe(&held.appliance)?.with_readiness(&held.appliance);
             let begun = may_resume(&observed.present(Some(&transaction)))
                 .map_err(|refusal| refused(&held.appliance, refusal))?;
+            let given = &request.options.secrets;
+            let missing = transaction.begin.secrets.iter().find(|key| !given.contains_key(*key));
+            if let (Begun::Again, Some(key)) = (begun, missing) {
+                let why = format!("the upgrade was begun with a new secret {key}, which is nowhere on disk");
+                let hint = format!("give it again: --resume --set-secret {key}=@FILE");
+                return Err(Error::Rule { why, hint });
+            }
             if begun == Begun::Again && transaction.begin.kind == Kind::Upgrade {
                 bring_again(held, &transaction, request, witness)?;
             }
