@@ -118,6 +118,9 @@ impl<'a> Carrier<'a> {
         loop {
             let forward = self.transaction.way != Way::Back && !self.transaction.committed;
             if self.witness.abandon().load(Ordering::Relaxed) {
+                if let Some(done) = self.unwritten.take() {
+                    self.held.journal.append(&done)?;
+                }
                 return Err(Error::Abandoned { name: self.appliance().identity.name.clone() });
             }
             if forward && self.witness.stop().load(Ordering::Relaxed) {

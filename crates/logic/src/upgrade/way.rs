@@ -134,7 +134,8 @@ impl Transaction {
                 let steps: &[Step] = if self.snapshot_taken {
                     &[PowerOff, Revert, PowerOn, ProveReady, Tidy]
                 } else if self.power_touched {
-                    &[PowerOn, ProveReady, Tidy]
+                    // It may be on its way down: only what is down can be started.
+                    &[PowerOff, PowerOn, ProveReady, Tidy]
                 } else {
                     &[Tidy]
                 };
