@@ -118,7 +118,7 @@ fn units() -> BTreeSet<String> {
 #[test]
 fn systemd_has_nothing_to_say_against_the_units() {
     let root = installed("units");
-    assert_eq!(units().len(), 5);
+    assert_eq!(units().len(), 6);
     for unit in units() {
         verified(&root, &unit);
     }
