@@ -67,12 +67,10 @@ fn ended(appliance: &Appliance, end: End, workloads: Vec<WorkloadNote>) -> Resul
 pub fn upgrade(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> Result<Upgraded> {
     clear_the_way(held, request, witness)?;
     let observed = observe(&held.appliance)?.with_readiness(&held.appliance);
-    let Ready { image, manifest: _, migrated, workloads } = match prepare(held, &observed, request, witness)?
-    {
+    let Ready { image, workloads, .. } = match prepare(held, &observed, request, witness)? {
         Some(ready) => ready,
         None => return Ok(Upgraded::Already(observed.current)),
     };
-    drop(migrated);
     let begin = begin(Kind::Upgrade, &observed, image, request.reference, &request.options.secrets)?;
     let end = Carrier::begin(held, begin, &request.options, witness)?.run()?;
     ended(&held.appliance, end, workloads)
@@ -117,8 +115,6 @@ fn clear_the_way(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) 
 /// A release that has arrived and can be moved to, as far as can be known before anything is changed.
 struct Ready {
     image: Image,
-    #[allow(dead_code)] // kept with the rest of what is known about it
-    manifest: Manifest,
     migrated: Migrated,
     workloads: Vec<WorkloadNote>,
 }
@@ -182,7 +178,7 @@ fn check(
     let new = Configuration { values, ..configuration };
     words_are_known(&manifest, &new, appliance)?;
     let workloads = workload_notes(appliance, &incoming, &image.version, witness.stop())?;
-    Ok(Ready { image: image.clone(), manifest, migrated, workloads })
+    Ok(Ready { image: image.clone(), migrated, workloads })
 }
 
 /// Whether everything in the release that stands for something does, with this configuration.
@@ -280,14 +276,19 @@ pub fn resume(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> 
             if begun == Begun::Again && transaction.begin.kind == Kind::Upgrade {
                 bring_again(held, &transaction, request, witness)?;
             }
-            let mut carrier = Carrier::take_over(held, &request.options, witness)?;
-            if begun == Begun::Again {
-                carrier.resume()?;
-            }
-            let end = carrier.run()?;
-            ended(&held.appliance, end, vec![])
+            go_on(held, begun, &request.options, witness)
         }
     }
+}
+
+/// To the end, whichever it is.
+fn go_on(held: &mut Held, begun: Begun, options: &Options, witness: &dyn Witness) -> Result<Upgraded> {
+    let mut carrier = Carrier::take_over(held, options, witness)?;
+    if begun == Begun::Again {
+        carrier.resume()?;
+    }
+    let end = carrier.run()?;
+    ended(&held.appliance, end, vec![])
 }
 
 /// Whatever there is of the image may be broken: it is brought anew.
@@ -316,10 +317,5 @@ fn again(held: &mut Held, options: &Options, witness: &dyn Witness) -> Result<Up
     let observed = observe(&held.appliance)?.with_readiness(&held.appliance);
     let begun = may_resume(&observed.present(Some(&transaction)))
         .map_err(|refusal| refused(&held.appliance, refusal))?;
-    let mut carrier = Carrier::take_over(held, options, witness)?;
-    if begun == Begun::Again {
-        carrier.resume()?;
-    }
-    let end = carrier.run()?;
-    ended(&held.appliance, end, vec![])
+    go_on(held, begun, options, witness)
 }
