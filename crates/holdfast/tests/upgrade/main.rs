@@ -2,6 +2,7 @@
 //! kill at every point.
 #![allow(clippy::unwrap_used)]
 
+mod asking;
 mod guide;
 mod kills;
 mod scenarios;
