@@ -43,8 +43,19 @@ const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(BTRFS, 13);
 
 /// Shares `length` bytes at `offset` of `from` with the same place of `to`.
 pub fn clone_range(to: impl AsFd, from: impl AsFd, offset: u64, length: u64) -> Result<()> {
+    clone_range_to(to, offset, from, offset, length)
+}
+
+/// Shares `length` bytes at one place of `from` with another place of `to`.
+pub fn clone_range_to(
+    to: impl AsFd,
+    to_offset: u64,
+    from: impl AsFd,
+    from_offset: u64,
+    length: u64,
+) -> Result<()> {
     let from = i64::from(from.as_fd().as_raw_fd());
-    let args = CloneRange { from, from_offset: offset, length, to_offset: offset };
+    let args = CloneRange { from, from_offset, length, to_offset };
     // SAFETY: FICLONERANGE, whose number is btrfs's for historical reasons, reads a `struct file_clone_range`.
     unsafe { ioctl(to, Setter::<CLONE_RANGE, CloneRange>::new(args)) }
 }

@@ -11,11 +11,13 @@ mod error;
 mod ioctl;
 pub mod journal;
 pub mod lock;
+mod share;
 pub mod tree;
 
 pub use error::{Error, Operation, Result};
 pub use journal::Journal;
 pub use lock::{Holder, Lock};
+pub use share::share_blocks;
 
 /// Names that begin with this are Holdfast's own. At the top level of a data directory they are never
 /// copied, and never moved by an exchange of contents.

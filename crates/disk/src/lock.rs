@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -87,6 +87,12 @@ impl Lock {
     pub fn survive_exec(&self, path: &Path) -> Result<()> {
         rustix::io::fcntl_setfd(&self.file, rustix::io::FdFlags::empty())
             .map_err(|e| Error::io(Operation::Lock, path, e))
+    }
+
+    /// A descriptor that every process started from now on inherits: as long as one of them lives, the lock is held. To be
+    /// dropped before anything is started that may outlive this process.
+    pub fn share(&self, path: &Path) -> Result<OwnedFd> {
+        rustix::io::dup(&self.file).map_err(|e| Error::io(Operation::Lock, path, e))
     }
 
     /// Who last said to hold the lock at `path`; meant for the message after `try_acquire` gave `None`.

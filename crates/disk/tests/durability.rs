@@ -187,3 +187,17 @@ fn a_lock_is_held_by_one_and_names_its_holder() {
     fs::write(&path, b"{ nonsense").unwrap();
     assert_eq!(Lock::holder(&path).unwrap(), None);
 }
+
+#[test]
+fn a_lock_that_is_shared_is_held_until_the_last_child_has_ended() {
+    let temp = Temp::new();
+    let path = temp.path.join("lock");
+    let lock = Lock::try_acquire(&path).unwrap().unwrap();
+    let shared = lock.share(&path).unwrap();
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    drop((lock, shared));
+    assert!(Lock::is_held(&path).unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!Lock::is_held(&path).unwrap());
+}

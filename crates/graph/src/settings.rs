@@ -194,6 +194,7 @@ impl Limits {
         oci::Limits {
             manifest_bytes: self.manifest_bytes,
             layer_bytes: self.layer_bytes,
+            image_bytes: self.layer_bytes,
             tree_bytes: self.graph_data_bytes,
             tree_entries: self.graph_data_files,
             images: self.releases,

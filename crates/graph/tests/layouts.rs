@@ -9,6 +9,7 @@ use std::fs;
 use support::World;
 use testkit::image::{Form, Image, Layout, Packing};
 use testkit::registry::Scratch;
+use testkit::releases::{Release, Releases};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_layout_is_read_with_names_without_and_in_nested_indexes() {
@@ -46,6 +47,29 @@ async fn a_layout_is_read_with_names_without_and_in_nested_indexes() {
     let expected = ["1.0.0+amd64", "1.0.1+amd64", "1.0.2+amd64", "1.1.0+multi", "1.2.0+s390x", "1.3.0+arm64"];
     assert_eq!(world.names(), expected);
     assert_eq!(world.releases()["1.2.0+s390x"], format!("registry.example/mirror@{}", inner.digest));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payloads_of_a_layout_are_found_from_anywhere_and_signatures_are_no_releases() {
+    let scratch = Scratch::new("layout");
+    let mut releases = Releases::create(&scratch.join("layout"));
+    let image = releases.add(&Release::new("1.0.0", &[]));
+    releases.file_cosign(&image.digest, b"{}", b"x");
+    let here = std::env::current_dir().unwrap();
+    let up = "../".repeat(here.components().count() - 1);
+    let relative = format!("{up}{}", releases.layout.path.strip_prefix("/").unwrap().display());
+    let mut world = World::of(format!("oci:{relative}"));
+    world.scrape().await.unwrap();
+    assert_eq!(world.notes(), []);
+    let payload = world.releases().into_values().next().unwrap();
+    assert!(payload.starts_with("oci:/"), "{payload}");
+    let reference = oci::ImageReference::parse(&payload).unwrap();
+    let source = reference.open(&oci::Access::default(), &oci::Limits::default()).await.unwrap();
+    let digest = source.digest().await.unwrap();
+    assert_eq!(
+        (digest.as_str(), source.image(&digest).await.unwrap().layers.len()),
+        (image.digest.as_str(), 1)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

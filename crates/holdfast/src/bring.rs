@@ -76,7 +76,7 @@ impl BringError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Reference(_) => {
-                "write HOST/REPO:TAG, HOST/REPO@sha256:…, oci:DIR:TAG, or the path of a directory"
+                "write HOST/REPO:TAG, HOST/REPO@sha256:…, oci:DIR:TAG, oci:DIR@sha256:…, or the path of a directory"
             }
             Self::Fetch { source, .. } if source.is_missing() => {
                 "see how it is spelled, and whether it was pushed"
@@ -107,7 +107,7 @@ impl BringError {
 
 /// Brings `reference` into `into`, which must not exist; its parent must. Durable when it returns.
 ///
-/// `HOST/REPO:TAG`, `HOST/REPO@sha256:…` and `oci:DIR:TAG` are images, of which the one for this machine is unpacked
+/// `HOST/REPO:TAG`, `HOST/REPO@sha256:…`, `oci:DIR:TAG` and `oci:DIR@sha256:…` are images, of which the one for this machine is unpacked
 /// whole, without owners; anything that begins with `/` or `.`, or is a directory and no image, is a path.
 pub fn bring(
     reference: &str,

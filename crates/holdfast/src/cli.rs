@@ -6,15 +6,19 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use logic::exit::Exit;
 
+use crate::agent::AgentCommand;
 use crate::appliance::ApplianceCommand;
 use crate::config;
 use crate::failure::{Failure, Result};
 use crate::graph::GraphCommand;
 use crate::guard::GuardCommand;
+use crate::image::{ImageCommand, ImageManagerCommand};
 use crate::migrate::MigrateCommand;
 use crate::output::{self, Format};
 use crate::storage::StorageCommand;
+use crate::up::UpCommand;
 use crate::upgrade::UpgradeCommand;
+use crate::volume::VolumeCommand;
 
 /// Safe updates of machines that carry state.
 #[derive(Debug, Parser)]
@@ -52,6 +56,8 @@ pub struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Follow a graph: find the update that this machine may take, check it, and apply it
+    Agent(Box<AgentCommand>),
     /// Appliances of this machine: make, look at, start, stop, configure and remove them
     Appliance(Box<ApplianceCommand>),
     /// Which release may go where: build the update graph, look at it, serve it
@@ -59,12 +65,20 @@ enum Command {
     /// Keep a device's data fit for whatever boots next
     #[command(alias = "admin")]
     Guard(Box<GuardCommand>),
+    /// Bring each image to a site once, and spread it from disk to disk
+    Image(Box<ImageCommand>),
+    /// Look after the images of one disk
+    ImageManager(Box<ImageManagerCommand>),
     /// Bring data from one version to the next: see the path, walk it, write a migration
     Migrate(Box<MigrateCommand>),
     /// Rewrite Kubernetes objects when their storage version changes, and say when it is safe to move
     Storage(Box<StorageCommand>),
     /// Move an appliance to a release, as a transaction; or one step back; or on where it was interrupted
     Upgrade(Box<UpgradeCommand>),
+    /// Disks for machines, each an overlay on an image of a site
+    Volume(Box<VolumeCommand>),
+    /// All parts on this machine, in the foreground, with one log
+    Up(Box<UpCommand>),
     /// Check or print the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -95,13 +109,18 @@ impl Cli {
             return Err(output::no_picture());
         }
         match self.command {
+            Command::Agent(command) => command.run(&self.global),
             Command::Appliance(command) => command.run(&self.global),
             Command::Graph(command) => command.run(&self.global),
             Command::Guard(command) => command.run(&self.global),
+            Command::Image(command) => command.run(&self.global),
+            Command::Volume(command) => command.run(&self.global),
+            Command::ImageManager(command) => command.run(&self.global),
             Command::Migrate(command) => command.run(&self.global),
             Command::Storage(command) => command.run(&self.global),
             Command::Upgrade(command) => command.run(&self.global),
-            Command::Status(facts) => crate::guard::status(&facts, &self.global),
+            Command::Up(command) => command.run(&self.global),
+            Command::Status(facts) => crate::status::run(&facts, &self.global),
             Command::Config(command) => run_config(&command, &self.global),
             Command::Completion { shell } => {
                 let mut script = vec![];

@@ -18,14 +18,16 @@ const LIMIT: u64 = 1 << 20;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
+    pub agent: ::agent::settings::Settings,
     pub graph: ::graph::settings::Settings,
     pub guard: ::guard::settings::Settings,
+    pub images: ::images::settings::Settings,
     pub storage: ::storage::settings::Settings,
     pub upgrade: ::upgrade::settings::Settings,
 }
 
 /// The parts that the environment can configure: `HOLDFAST_PART_KEY`.
-const PARTS: [&str; 4] = ["graph", "guard", "storage", "upgrade"];
+const PARTS: [&str; 6] = ["agent", "graph", "guard", "images", "storage", "upgrade"];
 
 /// Where a part of the configuration came from.
 pub struct Loaded {

@@ -14,7 +14,7 @@ pub enum LogFormat {
 }
 
 /// `HOLDFAST_LOG=debug` says more; `warn` and `error` say less.
-const LEVEL: &str = "HOLDFAST_LOG";
+pub const LEVEL: &str = "HOLDFAST_LOG";
 
 pub fn start(format: LogFormat) {
     let wanted = std::env::var(LEVEL).ok();

@@ -1,6 +1,7 @@
 //! Holdfast: one binary, all parts. Reads the command line and the configuration, runs one command, and ends with
 //! an exit code of the product's one table.
 
+mod agent;
 mod appliance;
 mod bring;
 mod cli;
@@ -8,11 +9,17 @@ mod config;
 mod failure;
 mod graph;
 mod guard;
+mod image;
 mod log;
+mod manifests;
 mod migrate;
 mod output;
+mod services;
+mod status;
 mod storage;
+mod up;
 mod upgrade;
+mod volume;
 mod witness;
 
 use std::process::ExitCode;

@@ -1,5 +1,7 @@
 //! `holdfast upgrade …`: to a release, one step back, or on where it was interrupted.
 
+use std::path::Path;
+
 use ::upgrade::commands::{self, Plan, Request, Upgraded};
 use clap::Args;
 use logic::exit::Exit;
@@ -7,10 +9,12 @@ use logic::period::Period;
 use logic::upgrade::ApplianceName;
 use serde::Serialize;
 
+use crate::agent::gate;
 use crate::appliance::values::Secret;
 use crate::appliance::{Place, hold, options};
 use crate::bring;
 use crate::cli::Global;
+use crate::config;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Show, fields};
 use crate::witness::Console;
@@ -26,7 +30,7 @@ pub struct UpgradeCommand {
     #[arg(long, value_name = "REF", conflicts_with = "rollback")]
     release: Option<String>,
     /// One step back, to the release before; or undo an upgrade that was interrupted
-    #[arg(long, conflicts_with_all = ["resume", "dry_run", "set_secret"])]
+    #[arg(long, conflicts_with_all = ["resume", "set_secret"])]
     rollback: bool,
     /// Take an interrupted upgrade to its end
     #[arg(long, conflicts_with = "dry_run")]
@@ -34,6 +38,9 @@ pub struct UpgradeCommand {
     /// Show the steps, the migrations and the keys that each would change, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Pass over a precondition, by its name: storage-gate; may be given again
+    #[arg(long, value_name = "NAME", conflicts_with = "rollback")]
+    force: Vec<String>,
     /// To become ready in, instead of what the release says
     #[arg(long, value_name = "TIME")]
     timeout: Option<Period>,
@@ -49,11 +56,16 @@ impl UpgradeCommand {
             return Err(Failure::usage("--timeout leaves no time at all", "leave it out, or give it some"));
         }
         let console = Console::new(global.quiet, global.progress_fd);
-        let mut options = options(&settings, self.timeout);
+        let mut options = options(&settings, self.timeout, global);
         for secret in &self.set_secret {
             options.secrets.insert(secret.key.clone(), secret.read()?);
         }
         let mut held = hold(&settings, &self.name)?;
+        if self.rollback && self.dry_run {
+            let plan = commands::plan_roll_back(&mut held, &options, &console)?;
+            output::show(&PlanView::of(&self.name, &plan), global.output)?;
+            return Ok(Exit::Done);
+        }
         if self.rollback {
             let moved = commands::roll_back(&mut held, &options, &console)?;
             self.show("rolled back", &moved, global)?;
@@ -61,7 +73,9 @@ impl UpgradeCommand {
         }
         let bring = bring::by(&settings);
         let reference = self.release.as_deref().map(bring::absolute).unwrap_or_default();
-        let request = Request { reference: &reference, options, bring: &bring };
+        let storage = config::load(global.config.as_deref())?.config.storage;
+        let gate = |release: &Path| gate::refuses(release, &storage, &self.force);
+        let request = Request { reference: &reference, options, bring: &bring, gate: Some(&gate) };
         if self.dry_run {
             let plan = commands::plan(&mut held, &request, &console)?;
             output::show(&PlanView::of(&self.name, &plan), global.output)?;
@@ -141,6 +155,8 @@ struct PlanView {
     steps: Vec<&'static str>,
     data_versions: Vec<u32>,
     migrations: Vec<MigrationView>,
+    /// Kubernetes objects would be stored anew.
+    kubernetes: bool,
     workloads: Vec<commands::WorkloadNote>,
 }
 
@@ -174,6 +190,7 @@ impl PlanView {
             steps: plan.steps.iter().map(|step| step.name()).collect(),
             data_versions: first.into_iter().chain(migrations.iter().map(|one| one.version)).collect(),
             migrations,
+            kubernetes: plan.kubernetes,
             workloads: plan.workloads.clone(),
         }
     }
@@ -192,7 +209,7 @@ impl Show for PlanView {
             ("from", self.from.clone()),
             ("to", self.to.clone()),
             ("steps", self.steps.join(" · ")),
-            ("data", path.join(" → ")),
+            ("data", if path.is_empty() { "as it was then".to_owned() } else { path.join(" → ") }),
         ]);
         for migration in &self.migrations {
             text.push_str(&format!("\nmigration to {} ({})\n", migration.version, migration.name));
@@ -200,6 +217,9 @@ impl Show for PlanView {
             text.extend(changes);
             text.extend(migration.stores.iter().map(|store| format!("  + store {store}\n")));
             text.extend(migration.notes.iter().map(|note| format!("  note: {note}\n")));
+        }
+        if self.kubernetes {
+            text.push_str("\nKubernetes: every object is stored anew by the API server of the release\n");
         }
         if !self.workloads.is_empty() {
             text.push('\n');

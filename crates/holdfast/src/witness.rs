@@ -117,7 +117,7 @@ fn raise_if(signal: i32, when: &Arc<AtomicBool>, to: &Arc<AtomicBool>) -> std::i
 
 /// The descriptor is ours from here on: whoever named it on the command line gave it to us.
 #[allow(unsafe_code)] // the standard library has no safe way to take over a descriptor by number
-fn open_fd(fd: RawFd) -> Option<File> {
+pub fn open_fd(fd: RawFd) -> Option<File> {
     if fd < 3 || std::fs::symlink_metadata(format!("/proc/self/fd/{fd}")).is_err() {
         return None;
     }

@@ -118,7 +118,7 @@ fn units() -> BTreeSet<String> {
 #[test]
 fn systemd_has_nothing_to_say_against_the_units() {
     let root = installed("units");
-    assert_eq!(units().len(), 6);
+    assert_eq!(units().len(), 9);
     for unit in units() {
         verified(&root, &unit);
     }
@@ -220,7 +220,16 @@ fn the_preset_speaks_of_all_units_that_can_be_enabled() {
     let (enabled, disabled) = (named("enable "), named("disable "));
     assert_eq!(
         disabled,
-        BTreeSet::from(["holdfast-appliances.service", "holdfast-graph.service"].map(str::to_owned))
+        BTreeSet::from(
+            [
+                "holdfast-agent.service",
+                "holdfast-appliances.service",
+                "holdfast-graph.service",
+                "holdfast-image-manager@.service",
+                "holdfast-images.service",
+            ]
+            .map(str::to_owned)
+        )
     );
     let has_install = |unit: &String| {
         fs::read_to_string(format!("{DIST}/{UNITS}/{unit}")).unwrap().contains("\n[Install]\n")

@@ -264,7 +264,10 @@ fn the_beginnings_that_are_written_run_and_change_nothing() {
     let made = out(&new(&["--dir", "migrations", "appliance-2-in-python"]));
     assert_eq!(made, "migrations/appliance-2-in-python\n");
     out(&new(&["--dir", "migrations", "--language", "sh", "appliance-3-in-sh"]));
-    out(&new(&["--language", "rust", "appliance-4-in-rust"]));
+    let package = ["--language", "rust", "appliance-4-in-rust"];
+    let refused = new(&[&package[..], &["--dir", "migrations"]].concat());
+    assert_eq!(refused.status.code(), Some(4), "everything in there has to be a migration");
+    out(&new(&package));
     build(&place.path("appliance-4-in-rust"), &place.path("migrations/appliance-4-in-rust"));
     let plan: Value = serde_json::from_str(&out(&place.holdfast("plan", &["-o", "json"]))).unwrap();
     assert_eq!(plan["path"], "1 → 2 → 3 → 4");

@@ -8,27 +8,44 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::kube::{AdmissionWebhook, Cluster, Options, WIDGETS, WIDGETS_GROUP, stored_version};
+use testkit::kube::{
+    AdmissionWebhook, Asked, Cluster, Fault, Options, Throttle, WIDGETS, WIDGETS_GROUP, stored_version,
+};
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Site {
     cluster: Cluster,
+    /// Whatever is asked goes through it.
+    proxy: Throttle,
     kubeconfig: PathBuf,
 }
 
 impl Site {
-    fn new(options: Options) -> Self {
-        let cluster = Cluster::with(options);
-        let kubeconfig = cluster.kubeconfig("admin");
-        Self { cluster, kubeconfig }
+    fn new() -> Self {
+        Self::of(Cluster::start(), "admin")
+    }
+
+    fn of(cluster: Cluster, user: &str) -> Self {
+        let proxy = Throttle::start(&cluster.server);
+        let kubeconfig = cluster.server.kubeconfig_to(user, &proxy.url());
+        Self { cluster, proxy, kubeconfig }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(HOLDFAST);
+        command.arg("storage").args(words).arg("--kubeconfig").arg(&self.kubeconfig);
+        command
     }
 
     fn run(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(HOLDFAST);
-        command.arg("storage").args(words).arg("--kubeconfig").arg(&self.kubeconfig);
-        command.output().unwrap()
+        self.command(words).output().unwrap()
+    }
+
+    /// Beside the test, with what it says kept.
+    fn start(&self, words: &[&str]) -> Child {
+        self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// What a command printed, which went well.
@@ -60,8 +77,7 @@ impl Site {
     }
 
     fn gate(&self, supported: &Value) -> (i32, String) {
-        let mut command = Command::new(HOLDFAST);
-        command.args(["storage", "gate", "--supported", "-", "--kubeconfig"]).arg(&self.kubeconfig);
+        let mut command = self.command(&["gate", "--supported", "-"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(supported.to_string().as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -74,8 +90,7 @@ struct Controller(Child);
 
 impl Controller {
     fn start(site: &Site, flags: &[&str]) -> Self {
-        let mut command = Command::new(HOLDFAST);
-        command.args(["storage", "controller", "--kubeconfig"]).arg(&site.kubeconfig).args(flags);
+        let mut command = site.command(&[&["controller"], flags].concat());
         command.env("HOLDFAST_STORAGE_LEASE", "4s").stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
@@ -99,7 +114,7 @@ impl Drop for Controller {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_guide_from_install_to_gate() {
-    let site = Site::new(Options::default());
+    let site = Site::new();
     // Before anything is there, the way to it is named.
     let nothing = site.run(&["status"]);
     assert_eq!(nothing.status.code(), Some(3));
@@ -111,7 +126,7 @@ async fn the_guide_from_install_to_gate() {
 
     site.cluster.install_widgets("v1", &["v1", "v2"], None).await;
     site.cluster.create_widgets("v1", 300, 500).await;
-    let port = testkit::kube::free_port();
+    let port = testkit::ports::free_port();
     let admin = format!("127.0.0.1:{port}");
     let controller = Controller::start(&site, &["--admin", &admin]);
     let settled = |state: &Value| state["settled"] == true;
@@ -132,19 +147,34 @@ async fn the_guide_from_install_to_gate() {
     let hash = first["current"].as_str().unwrap();
     assert!(!table.contains(hash) && site.done(&["status", "-o", "wide"]).contains(hash), "{table}");
 
-    // The storage version changes, and the controller is killed right after: the next one goes on.
+    // The storage version changes, and the controller is killed in the middle of what follows: the next one goes on.
+    let is_put = |asked: &Asked| asked.method == "PUT" && asked.path.contains("/widgets/");
+    site.proxy.plan(move |asked| match is_put(asked) {
+        true => Fault::Delay(Duration::from_millis(250)),
+        false => Fault::None,
+    });
     site.cluster.flip_storage("v2").await;
+    let migrated = |state: &Value| state["migration"]["progress"]["migrated"].as_u64().unwrap_or(0);
+    let under_way =
+        site.until(WIDGETS, |state| state["migration"]["phase"] == "Running" && migrated(state) > 0);
     drop(controller);
+    site.proxy.heal();
     let both = json!([{"resource": WIDGETS, "versions": ["v1", "v2"]}]);
     let (code, blocked) = site.gate(&both);
     assert_eq!(code, 4, "{blocked}");
     assert!(blocked.contains("secrets"), "what the list does not name: {blocked}");
+    site.proxy.forget();
     let controller = Controller::start(&site, &[]);
     let now = site.until(WIDGETS, |it| settled(it) && it["current"] != first["current"]);
     assert_eq!(now["persisted"], json!([now["current"]]));
     for (key, bytes) in site.cluster.etcd.get_raw("/registry/stable.example.com/widgets/").await {
         assert_eq!(stored_version(&bytes), "stable.example.com/v2", "{key}");
     }
+    assert_eq!(now["migration"]["name"], under_way["migration"]["name"]);
+    assert_eq!(migrated(&now), 300, "{now:#}");
+    let left = 300 - usize::try_from(migrated(&under_way)).unwrap();
+    let writes = site.proxy.count(is_put);
+    assert!((1..=left).contains(&writes), "{writes} writes, with {left} left");
     let (_, blocked) = site.gate(&json!([{"resource": WIDGETS, "versions": ["v1"]}]));
     assert!(blocked.contains("which is not supported there"), "{blocked}");
 
@@ -172,16 +202,14 @@ async fn the_guide_from_install_to_gate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_webhook_is_away_status_says_what_the_migration_waits_for() {
-    let site = Site::new(Options::default());
+    let site = Site::new();
     site.done(&["install"]);
     site.cluster.install_widgets("v1", &["v1", "v2"], None).await;
     site.cluster.create_widgets("v1", 20, 10).await;
     let webhook = AdmissionWebhook::start(&site.cluster.keys);
     webhook.install(&site.cluster, WIDGETS_GROUP, "widgets").await;
     webhook.down();
-    let mut migrating = Command::new(HOLDFAST);
-    migrating.args(["storage", "migrate", WIDGETS, "--kubeconfig"]).arg(&site.kubeconfig);
-    let migrating = migrating.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let migrating = site.start(&["migrate", WIDGETS]);
     site.until(WIDGETS, |state| state["migration"]["reason"] == "ObjectsRefused");
     let table = site.done(&["status", WIDGETS]);
     let below = table.lines().last().unwrap();
@@ -191,6 +219,28 @@ async fn while_a_webhook_is_away_status_says_what_the_migration_waits_for() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let table = site.done(&["status", WIDGETS]);
     assert!(table.lines().last().unwrap().contains("Succeeded"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_revoked_meanwhile_is_named_with_a_way_out() {
+    let cluster = Cluster::with(Options::default().user("operator", &["system:masters"]));
+    let mut site = Site::of(cluster, "operator");
+    site.done(&["install"]);
+    let is_put = |asked: &Asked| asked.method == "PUT" && asked.path.starts_with("/api/v1/namespaces/");
+    site.proxy.plan(move |asked| match is_put(asked) {
+        true => Fault::Delay(Duration::from_secs(3600)),
+        false => Fault::None,
+    });
+    let migrating = site.start(&["migrate", "namespaces", "--timeout", "60s"]);
+    site.proxy.until_asked(1, is_put).await;
+    let tokens = site.cluster.directory().join("tokens.csv");
+    std::fs::write(&tokens, "admin-token,admin,0,\"system:masters\"\n").unwrap();
+    site.cluster.server.restart(&[&format!("--token-auth-file={}", tokens.display())]);
+    let output = migrating.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    assert!(error.contains(&format!("the token in {}", site.kubeconfig.display())), "{error}");
+    assert!(error.contains("renew it"), "{error}");
 }
 
 /// One plain request, answer with its head.

@@ -26,6 +26,8 @@ pub struct InPlace<'a> {
 impl InPlace<'_> {
     /// Runs a program with its arguments and environment; the rest of the environment is the caller's.
     pub fn run(&self, mut what: Invocation) -> Result<Finished, RunError> {
+        // As in a sandbox: the next one must not meet on the data what one that was killed left working on it.
+        what.ends_with_caller = true;
         if self.sandbox {
             let mut sandbox =
                 Sandbox { writable: vec![self.dir.clone()], processes: Some(PROCESSES), ..Sandbox::new() };

@@ -28,6 +28,8 @@ pub enum FetchError {
     File { path: PathBuf, source: io::Error },
     #[error("{} holds no image {tag:?}", path.display())]
     NoSuchTag { path: PathBuf, tag: String },
+    #[error("{} holds {count} images: write which one is meant, as oci:DIR:TAG", path.display())]
+    NotTheOnly { path: PathBuf, count: usize },
     #[error("cannot set up access to {host}: {why}")]
     Access { host: String, why: String },
     #[error("not asked: the {failures} questions before it failed")]

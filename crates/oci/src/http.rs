@@ -30,9 +30,8 @@ const AGENT: &str = concat!("holdfast/", env!("CARGO_PKG_VERSION"));
 pub fn client(host: &str, access: &Access, limits: &Limits) -> Result<reqwest::Client, FetchError> {
     let failed = |why: String| FetchError::Access { host: host.to_owned(), why };
     let limit = limits.fetch_timeout;
-    let mut builder = reqwest::Client::builder()
-        .user_agent(AGENT)
-        .tls_backend_preconfigured(tls(access.ca_file.as_deref()).map_err(failed)?)
+    let mut builder = builder(access.ca_file.as_deref())
+        .map_err(failed)?
         .connect_timeout(CONNECT_LIMIT.min(limit))
         // Between two pieces of a body; whole requests are limited where their size is known.
         .read_timeout(limit)
@@ -43,6 +42,11 @@ pub fn client(host: &str, access: &Access, limits: &Limits) -> Result<reqwest::C
         builder = builder.proxy(proxy.no_proxy(reqwest::NoProxy::from_env()));
     }
     builder.build().map_err(|error| failed(crate::error::chain(&error)))
+}
+
+/// What all clients have in common: who asks, and whom they trust.
+pub fn builder(ca_file: Option<&Path>) -> Result<reqwest::ClientBuilder, String> {
+    Ok(reqwest::Client::builder().user_agent(AGENT).tls_backend_preconfigured(tls(ca_file)?))
 }
 
 /// An explicit provider: two in one process would panic at the first handshake.

@@ -1,19 +1,21 @@
 //! An OCI layout directory: `oci-layout`, `index.json`, `blobs/`. The embedded default, where there is no registry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use tokio::io::AsyncSeekExt as _;
 
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::manifest::Descriptor;
+use crate::signatures::is_said_of_another;
 use crate::unpack::Blob;
 use trust::digest::Digest;
 
 /// The tag of an image.
-const REF_NAME: &str = "org.opencontainers.image.ref.name";
+pub(crate) const REF_NAME: &str = "org.opencontainers.image.ref.name";
 /// Indexes in indexes: more than anybody writes.
 const DEPTH: usize = 4;
 
@@ -114,6 +116,17 @@ impl Layout {
         tags.into_iter().find(|(name, _)| name == tag).map(|(_, digest)| digest).ok_or_else(missing)
     }
 
+    pub(crate) async fn only(&self) -> Result<Digest, FetchError> {
+        let tags = self.tags().await?;
+        let images: BTreeSet<Digest> =
+            tags.into_iter().filter(|(tag, _)| !is_said_of_another(tag)).map(|(_, digest)| digest).collect();
+        let count = images.len();
+        match images.into_iter().next() {
+            Some(only) if count == 1 => Ok(only),
+            _ => Err(FetchError::NotTheOnly { path: self.directory.clone(), count }),
+        }
+    }
+
     /// Not checked yet.
     pub(crate) async fn manifest(&self, digest: &Digest) -> Result<Vec<u8>, FetchError> {
         self.read(&blob_path(digest)).await
@@ -124,6 +137,18 @@ impl Layout {
         let path = self.directory.join(blob_path(digest));
         let file = tokio::fs::File::open(&path).await;
         Ok(Box::pin(file.map_err(|source| FetchError::File { path, source })?))
+    }
+
+    /// Not checked yet.
+    pub(crate) async fn blob_from(&self, digest: &Digest, from: u64) -> Result<Blob, FetchError> {
+        let path = self.directory.join(blob_path(digest));
+        let opened = async {
+            let mut file = tokio::fs::File::open(&path).await?;
+            file.seek(io::SeekFrom::Start(from)).await?;
+            Ok(file)
+        };
+        let file = opened.await.map_err(|source| FetchError::File { path: path.clone(), source })?;
+        Ok(Box::pin(file))
     }
 
     async fn read(&self, name: &str) -> Result<Vec<u8>, FetchError> {

@@ -6,6 +6,7 @@
 
 pub mod address;
 mod auth;
+mod authorizer;
 pub mod counters;
 pub mod error;
 pub mod http;
@@ -18,11 +19,15 @@ pub mod reference;
 mod registry;
 pub mod repository;
 pub mod retry;
+pub mod save;
+pub mod signatures;
 mod tree;
 mod unpack;
 
+pub use authorizer::Authorizer;
 pub use error::{FetchError, chain};
 pub use http::Access;
 pub use limits::Limits;
-pub use reference::{Image, ImageError, ImageReference, ImageSource};
+pub use reference::{Image, ImageError, ImageReference, ImageSource, ImageVersion};
+pub use save::{Blobs, SaveError};
 pub use tree::Extent;

@@ -8,6 +8,8 @@ pub struct Limits {
     pub manifest_bytes: u64,
     /// Of one layer, packed or unpacked.
     pub layer_bytes: u64,
+    /// Of all blobs of an image that is saved.
+    pub image_bytes: u64,
     /// Of all files of a tree that is taken out of an image.
     pub tree_bytes: u64,
     /// Files, directories and links of such a tree.
@@ -25,6 +27,7 @@ impl Default for Limits {
         Self {
             manifest_bytes: 4 << 20,
             layer_bytes: 8 << 30,
+            image_bytes: 16 << 30,
             tree_bytes: 16 << 30,
             tree_entries: 1_000_000,
             images: 100_000,

@@ -4,7 +4,8 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! # use oci::{Access, ImageReference, Limits, Extent};
 //! # let limits = Limits::default();
-//! // HOST/REPO:TAG, HOST/REPO@sha256:…, oci:DIR:TAG; https://, or http:// for a registry without TLS, may precede HOST.
+//! // HOST/REPO:TAG, HOST/REPO@sha256:…, oci:DIR:TAG, oci:DIR@sha256:…, or oci:DIR where it holds one image only; https://,
+//! // or http:// for a registry without TLS, may precede HOST.
 //! let reference = ImageReference::parse("registry.example/graph-data:latest")?;
 //! let source = reference.open(&Access::default(), &limits).await?; // once: it keeps connections and tokens
 //! let digest = source.digest().await?; // one HEAD: unchanged is cheap
@@ -50,6 +51,13 @@ pub enum ImageError {
 }
 
 impl ImageError {
+    pub(crate) fn on(self, platform: &Platform) -> Self {
+        match self {
+            Self::Empty { digest } => Self::Platform { digest, architecture: platform.architecture.clone() },
+            error => error,
+        }
+    }
+
     /// The disk, or the quota, is full.
     pub fn is_out_of_space(&self) -> bool {
         let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -60,25 +68,23 @@ impl ImageError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageReference {
     Registry { base: Url, repository: String, version: ImageVersion },
-    Layout { directory: PathBuf, tag: String },
+    Layout { directory: PathBuf, version: ImageVersion },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageVersion {
     Tag(String),
     Digest(Digest),
+    /// The only image of a layout.
+    Only,
 }
 
 impl ImageReference {
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let bad = |why: &'static str| AddressError::new(text, why);
         if let Some(rest) = text.strip_prefix("oci:") {
-            return Ok(match rest.rsplit_once(':') {
-                Some((directory, tag)) if !directory.is_empty() && !tag.contains('/') => {
-                    Self::Layout { directory: directory.into(), tag: tag.to_owned() }
-                }
-                _ => return Err(bad("write oci:DIR:TAG")),
-            });
+            let (directory, version) = in_layout(rest).map_err(bad)?;
+            return Ok(Self::Layout { directory: directory.into(), version });
         }
         let (name, version) = if let Some((name, digest)) = text.split_once('@') {
             let digest = Digest::parse(digest).map_err(|_| bad("what follows @ is not a digest"))?;
@@ -112,6 +118,27 @@ impl ImageReference {
         Ok(ImageSource { reference: self.clone(), repository: Arc::new(repository), counters })
     }
 
+    /// A layout of one's own.
+    pub fn in_layout(directory: &Path) -> Self {
+        Self::Layout { directory: directory.to_owned(), version: ImageVersion::Only }
+    }
+
+    /// Another image at the same place.
+    pub fn at(&self, other: ImageVersion) -> Self {
+        match self {
+            Self::Registry { base, repository, .. } => {
+                Self::Registry { base: base.clone(), repository: repository.clone(), version: other }
+            }
+            Self::Layout { directory, .. } => Self::Layout { directory: directory.clone(), version: other },
+        }
+    }
+
+    pub fn version(&self) -> &ImageVersion {
+        match self {
+            Self::Registry { version, .. } | Self::Layout { version, .. } => version,
+        }
+    }
+
     /// `HOST/REPO`, as signatures name it; of a layout, its directory.
     pub fn name(&self) -> String {
         match self {
@@ -121,20 +148,43 @@ impl ImageReference {
     }
 }
 
+/// `DIR:TAG`, `DIR@sha256:…` or `DIR`, of which a directory may hold any character.
+fn in_layout(rest: &str) -> Result<(&str, ImageVersion), &'static str> {
+    const FORMS: &str = "write oci:DIR:TAG, oci:DIR@sha256:…, or oci:DIR where it holds one image only";
+    let (directory, version) = match (rest.rsplit_once('@'), rest.rsplit_once(':')) {
+        (Some((directory, digest)), _) if digest.starts_with("sha256:") || digest.starts_with("sha512:") => {
+            let digest = Digest::parse(digest).map_err(|_| "what follows @ is not a digest")?;
+            (directory, ImageVersion::Digest(digest))
+        }
+        (_, Some((directory, tag))) if !tag.is_empty() && !tag.contains('/') => {
+            (directory, ImageVersion::Tag(tag.to_owned()))
+        }
+        (_, Some((_, ""))) => return Err(FORMS),
+        _ => (rest, ImageVersion::Only),
+    };
+    if directory.is_empty() { Err(FORMS) } else { Ok((directory, version)) }
+}
+
 /// Where one image is.
 pub struct ImageSource {
-    reference: ImageReference,
-    repository: Arc<Repository>,
+    pub(crate) reference: ImageReference,
+    pub(crate) repository: Arc<Repository>,
     pub counters: Arc<FetchCounters>,
 }
 
 impl ImageSource {
+    /// Another image at the same place, over the same connections.
+    pub fn at(&self, other: ImageVersion) -> Self {
+        let (reference, repository) = (self.reference.at(other), Arc::clone(&self.repository));
+        Self { reference, repository, counters: Arc::clone(&self.counters) }
+    }
+
     /// What the reference points at now.
     pub async fn digest(&self) -> Result<Digest, FetchError> {
-        match &self.reference {
-            ImageReference::Registry { version: ImageVersion::Digest(digest), .. } => Ok(digest.clone()),
-            ImageReference::Registry { version: ImageVersion::Tag(tag), .. }
-            | ImageReference::Layout { tag, .. } => self.repository.resolve(tag).await,
+        match self.reference.version() {
+            ImageVersion::Digest(digest) => Ok(digest.clone()),
+            ImageVersion::Tag(tag) => self.repository.resolve(tag).await,
+            ImageVersion::Only => self.repository.only().await,
         }
     }
 
@@ -146,18 +196,8 @@ impl ImageSource {
 
     /// The image of a digest; of an image for several platforms, the one for `platform`.
     pub async fn image_for(&self, digest: &Digest, platform: &Platform) -> Result<Image, ImageError> {
-        let fitting = |entries: &[Descriptor]| {
-            let mut fitting = entries.iter().filter(|entry| entry.platform.as_ref() == Some(platform));
-            let only = entries.first().filter(|only| entries.len() == 1 && only.platform.is_none());
-            fitting.next().or(only).map(|entry| entry.digest.clone())
-        };
-        let image = self.image_by(digest, fitting).await;
-        image.map_err(|error| match error {
-            ImageError::Empty { digest, .. } => {
-                ImageError::Platform { digest, architecture: platform.architecture.clone() }
-            }
-            error => error,
-        })
+        let image = self.image_by(digest, |entries| fitting(entries, platform)).await;
+        image.map_err(|error| error.on(platform))
     }
 
     async fn image_by(
@@ -165,16 +205,26 @@ impl ImageSource {
         digest: &Digest,
         pick: impl Fn(&[Descriptor]) -> Option<Digest>,
     ) -> Result<Image, ImageError> {
+        let Walked { chain, layers, .. } = self.walk(digest, pick).await?;
+        let manifest = chain.last().map_or_else(|| digest.clone(), |(digest, _)| digest.clone());
+        Ok(Image { digest: digest.clone(), manifest, layers, repository: Arc::clone(&self.repository) })
+    }
+
+    /// From the manifest of a digest, over lists, to an image.
+    pub(crate) async fn walk(
+        &self,
+        digest: &Digest,
+        pick: impl Fn(&[Descriptor]) -> Option<Digest>,
+    ) -> Result<Walked, ImageError> {
         let mut next = digest.clone();
+        let mut chain = vec![];
         for _ in 0..LISTS {
             let bytes = self.repository.manifest(&next).await?;
             let manifest = Manifest::parse(&bytes)
                 .map_err(|source| ImageError::Manifest { digest: next.clone(), source })?;
+            chain.push((next, bytes));
             match manifest {
-                Manifest::Image { layers, .. } => {
-                    let repository = Arc::clone(&self.repository);
-                    return Ok(Image { digest: digest.clone(), manifest: next, layers, repository });
-                }
+                Manifest::Image { config, layers } => return Ok(Walked { chain, config, layers }),
                 Manifest::List(entries) => {
                     let real: Vec<_> = entries.into_iter().filter(Descriptor::is_real).collect();
                     next = pick(&real).ok_or_else(|| ImageError::Empty { digest: digest.clone() })?;
@@ -183,6 +233,20 @@ impl ImageSource {
         }
         Err(ImageError::Empty { digest: digest.clone() })
     }
+}
+
+/// The manifests on the way to an image, verified, and what the last one names.
+pub(crate) struct Walked {
+    /// Never empty.
+    pub chain: Vec<(Digest, Vec<u8>)>,
+    pub config: Descriptor,
+    pub layers: Vec<Descriptor>,
+}
+
+pub(crate) fn fitting(entries: &[Descriptor], platform: &Platform) -> Option<Digest> {
+    let mut fitting = entries.iter().filter(|entry| entry.platform.as_ref() == Some(platform));
+    let only = entries.first().filter(|only| entries.len() == 1 && only.platform.is_none());
+    fitting.next().or(only).map(|entry| entry.digest.clone())
 }
 
 /// One image whose manifest is verified. Its layers are verified as they are read.
@@ -197,6 +261,15 @@ pub struct Image {
 }
 
 impl Image {
+    /// Lets `work` read a layer of it, which is given only if the layer was the right one.
+    pub async fn read_layer<T: Send + 'static>(
+        &self,
+        layer: &Descriptor,
+        work: impl Fn(&mut dyn Read) -> Result<T, LayerError> + Clone + Send + 'static,
+    ) -> Result<Result<T, LayerError>, FetchError> {
+        self.repository.layer(layer, work).await
+    }
+
     /// Puts what is in the image into `into`, an empty directory, made if it is not there; removals by upper layers hold. Limits: `tree_bytes`,
     /// `tree_entries`, `layer_bytes`. Extended attributes are left out. After an error, and where this is not waited
     /// for to its end, what is in `into` must not be used.

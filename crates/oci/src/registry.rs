@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LINK, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_RANGE, HeaderValue, LINK, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use reqwest::{Method, Response, StatusCode, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -175,15 +177,39 @@ impl Registry {
 
     /// Not checked yet. Each piece may take as long as a request.
     pub(crate) async fn blob(&self, digest: &Digest) -> Result<Blob, FetchError> {
+        self.blob_from(digest, 0).await.map(|(blob, _)| blob)
+    }
+
+    /// As [`Self::blob`], from a byte on, where the registry can; and from which byte on it really is.
+    pub(crate) async fn blob_from(&self, digest: &Digest, from: u64) -> Result<(Blob, u64), FetchError> {
         let what = format!("blob {digest}");
         let url = self.url(&format!("blobs/{digest}"))?;
-        let response = self.send(Method::GET, &url, &what, None).await?;
+        let asked = match self.send_from(Method::GET, &url, &what, None, from).await {
+            // It has other ideas of where the blob ends, or none of ranges.
+            Err(FetchError::Status { status: 416, .. }) if from > 0 => {
+                self.send(Method::GET, &url, &what, None).await
+            }
+            asked => asked,
+        };
+        let response = asked?;
+        let begins = |response: &Response| {
+            let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
+            range.strip_prefix("bytes ")?.split_once('-')?.0.trim().parse::<u64>().ok()
+        };
+        let starts = match response.status() {
+            StatusCode::PARTIAL_CONTENT if begins(&response) == Some(from) => from,
+            StatusCode::PARTIAL_CONTENT => {
+                let why = format!("it was asked for from byte {from} on, and another part came");
+                return Err(FetchError::Nonsense { what, why });
+            }
+            _ => 0,
+        };
         let counters = Arc::clone(&self.counters);
         let pieces = response
             .bytes_stream()
             .inspect_ok(move |piece| add(&counters.bytes, piece.len() as u64))
             .map_err(std::io::Error::other);
-        Ok(Box::pin(StreamReader::new(pieces)))
+        Ok((Box::pin(StreamReader::new(pieces)), starts))
     }
 
     async fn send(
@@ -192,6 +218,18 @@ impl Registry {
         url: &Url,
         what: &str,
         limit: Option<Duration>,
+    ) -> Result<Response, FetchError> {
+        self.send_from(method, url, what, limit, 0).await
+    }
+
+    /// What is asked for from a byte on may come whole.
+    async fn send_from(
+        &self,
+        method: Method,
+        url: &Url,
+        what: &str,
+        limit: Option<Duration>,
+        from: u64,
     ) -> Result<Response, FetchError> {
         let mut authorization = self.authorization.lock().await.clone();
         for first in [true, false] {
@@ -202,6 +240,9 @@ impl Registry {
             }
             if let Some(limit) = limit {
                 request = request.timeout(limit);
+            }
+            if from > 0 {
+                request = request.header(RANGE, format!("bytes={from}-"));
             }
             add(if method == Method::HEAD { &self.counters.heads } else { &self.counters.gets }, 1);
             let sent = request.send().await;

@@ -30,7 +30,7 @@ enum Place {
 pub struct Repository {
     place: Place,
     retries: usize,
-    grace: Duration,
+    pub(crate) grace: Duration,
     counters: Arc<FetchCounters>,
 }
 
@@ -90,6 +90,17 @@ impl Repository {
         match &self.place {
             Place::Registry(registry) => self.retrying(|| registry.resolve(tag)).await,
             Place::Layout(layout) => layout.resolve(tag).await,
+        }
+    }
+
+    /// The one image that there is, beside signatures and other things that are said of it.
+    pub async fn only(&self) -> Result<Digest, FetchError> {
+        match &self.place {
+            Place::Layout(layout) => layout.only().await,
+            Place::Registry(_) => Err(FetchError::Nonsense {
+                what: "the reference".to_owned(),
+                why: "it names no tag and no digest".to_owned(),
+            }),
         }
     }
 
@@ -156,6 +167,14 @@ impl Repository {
         match &self.place {
             Place::Registry(registry) => registry.blob(digest).await,
             Place::Layout(layout) => layout.blob(digest).await,
+        }
+    }
+
+    /// A blob from a byte on, and from which byte on it really is: not everybody can begin in the middle.
+    pub(crate) async fn blob_from(&self, digest: &Digest, from: u64) -> Result<(Blob, u64), FetchError> {
+        match &self.place {
+            Place::Registry(registry) => registry.blob_from(digest, from).await,
+            Place::Layout(layout) => Ok((layout.blob_from(digest, from).await?, from)),
         }
     }
 

@@ -101,12 +101,24 @@ fn references_are_read_or_say_what_is_missing() {
         ("registry.example/a/b:1.0", "registry.example/a/b"),
         ("http://127.0.0.1:5000/a:latest", "127.0.0.1:5000/a"),
         ("oci:/srv/x:latest", "/srv/x"),
+        ("oci:/srv/x", "/srv/x"),
+        ("oci:/srv/a@b:latest", "/srv/a@b"),
+        ("oci:/srv/a:b/x", "/srv/a:b/x"),
+        (&format!("oci:/srv/x@sha256:{}", "0a".repeat(32)), "/srv/x"),
     ] {
         assert_eq!(ImageReference::parse(text).unwrap().name(), name);
     }
-    for text in
-        ["registry.example/a", "a", "registry.example/a@sha256:x", "oci:dir", "oci::tag", "127.0.0.1:5000/a"]
-    {
+    for text in [
+        "registry.example/a",
+        "a",
+        "registry.example/a@sha256:x",
+        "oci:",
+        "oci::tag",
+        "oci:dir:",
+        "oci:dir@sha256:x",
+        &format!("oci:@sha256:{}", "0a".repeat(32)),
+        "127.0.0.1:5000/a",
+    ] {
         assert!(ImageReference::parse(text).is_err(), "{text}");
     }
 }

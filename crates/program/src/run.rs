@@ -5,7 +5,8 @@
 //! its two pipes and its pidfd: no helper threads that could be left waiting for a program that hangs.
 //!
 //! What this can't do without a sandbox: end a descendant that moved to a session of its own, or one that outlives
-//! a caller that was killed with SIGKILL. Under systemd both die with the unit's control group.
+//! a caller that was killed with SIGKILL (the program itself can be made to end with it). Under systemd both die with
+//! the unit's control group.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
 
 use super::capture::Capture;
 use super::sandbox::{Board, Exceeded, Prepared, Protections, Report, Sandbox, Stage, before_exec};
@@ -89,6 +91,8 @@ pub struct Invocation {
     /// What it reads on stdin.
     pub input: Option<Vec<u8>>,
     pub sandbox: Option<Sandbox>,
+    /// It is killed when the calling thread ends, however that is. In a sandbox this is always so.
+    pub ends_with_caller: bool,
 }
 
 impl Invocation {
@@ -318,6 +322,10 @@ fn start(what: &Invocation, board: Option<&Board>) -> io::Result<Child> {
             if let Some(dir) = &what.current_dir {
                 command.current_dir(dir);
             }
+            if what.ends_with_caller {
+                let caller = rustix::process::getpid();
+                before_exec(&mut command, move || end_with(caller));
+            }
         }
     }
     let mut tries = 0;
@@ -332,6 +340,13 @@ fn start(what: &Invocation, board: Option<&Board>) -> io::Result<Child> {
             other => return other,
         }
     }
+}
+
+/// In the child, before it is the program.
+fn end_with(caller: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Had the caller ended before that call, nobody would have sent it.
+    if rustix::process::getppid() == Some(caller) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 
 /// In memory and whole: a program that does not read it can't make anybody wait.

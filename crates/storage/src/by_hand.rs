@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
+use kubernetes::connect::Cluster;
+use kubernetes::request::RequestError;
 use logic::storage::Resource;
+use tokio::time::Instant;
 
 use crate::api::StorageVersionMigration;
 use crate::discovery::{Served, discover};
@@ -12,6 +15,8 @@ use crate::error::Error;
 
 /// How often to look, while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A server that has just started does not know every resource, nor every right, for a moment.
+const STARTING: Duration = Duration::from_secs(6);
 
 #[derive(Debug, Clone)]
 pub enum Which {
@@ -47,16 +52,20 @@ pub async fn ask(client: &Client, which: &Which) -> Result<Vec<StorageVersionMig
 
 /// Returns when all of them are over, and tells how they are whenever it looks. One that was deleted is left out.
 ///
-/// An API server that does not answer is waited for: the migration goes on when it is back.
+/// An API server that does not answer, or can't at the moment, is waited for: the migration goes on when it is back. One
+/// that does not know who asks is waited for as long as that may pass.
 pub async fn follow(
-    client: &Client,
+    cluster: &Cluster,
     asked: &[StorageVersionMigration],
     mut tell: impl FnMut(&[StorageVersionMigration]),
 ) -> Result<Vec<StorageVersionMigration>, Error> {
-    let api: Api<StorageVersionMigration> = Api::all(client.clone());
+    let api: Api<StorageVersionMigration> = Api::all(cluster.client()?);
+    let mut refused: Option<Instant> = None;
     loop {
-        match api.list(&ListParams::default()).await {
+        let listed = api.list(&ListParams::default()).await;
+        match listed.map_err(RequestError::of("list StorageVersionMigrations")) {
             Ok(list) => {
+                refused = None;
                 let mut ours = list.items;
                 ours.retain(|it| asked.iter().any(|asked| asked.metadata.uid == it.metadata.uid));
                 tell(&ours);
@@ -64,10 +73,20 @@ pub async fn follow(
                     return Ok(ours);
                 }
             }
-            Err(error @ kube::Error::Api(_)) => {
-                return Err(Error::request("list StorageVersionMigrations")(error));
+            Err(error) if error.is_passing() && error.code() != Some(401) => {
+                refused = None;
+                tracing::debug!(cause = %error, "the API server does not answer; waiting for it");
             }
-            Err(error) => tracing::debug!(cause = %error, "the API server does not answer; waiting for it"),
+            Err(error) => {
+                let stranger = error.code() == Some(401);
+                let patience = if stranger { cluster.credential().patience() } else { STARTING };
+                if refused.get_or_insert_with(Instant::now).elapsed() >= patience {
+                    return Err(match stranger {
+                        true => Error::Unauthorized(cluster.credential().clone()),
+                        false => error.into(),
+                    });
+                }
+            }
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

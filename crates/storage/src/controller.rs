@@ -6,15 +6,15 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::ListParams;
 use kube::runtime::watcher::Event;
+use kubernetes::connect::Cluster;
+use kubernetes::lead::Candidate;
 use logic::storage::{Resource, Rhythm};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::api::{StorageState, StorageVersionMigration};
-use crate::connect::Cluster;
 use crate::error::Error;
-use crate::lead::Candidate;
 use crate::metrics::Metrics;
 use crate::migrations::Migrations;
 use crate::migrator::Migrator;
@@ -22,6 +22,7 @@ use crate::settings::Settings;
 use crate::trigger::{Notice, Standing, Standings, Trigger};
 use crate::watch::{CustomResourceDefinition, Told, follow};
 
+const LEASE: &str = "holdfast-storage";
 /// What a watch tells and nobody has looked at yet. A watch waits when it is full.
 const UNREAD: usize = 64;
 /// Objects held at once while a watch begins. Definitions can be a megabyte each.
@@ -75,6 +76,8 @@ async fn lead(
     if !installed(cluster, &stop).await? {
         return Ok(());
     }
+    // Connected and answered once: from here on it needs less of its code.
+    service::forget_the_start();
     let period = settings.period.get();
     let rhythm = Rhythm { period, first: period };
     let standings = || watch::Sender::new(None);
@@ -82,37 +85,23 @@ async fn lead(
         metrics.leads(true);
         return term(cluster, settings, options, rhythm, standings(), metrics, stop).await;
     }
-    let mut candidate = Candidate::new(cluster.client()?, &settings.namespace, settings.lease.get());
+    let mut candidate = Candidate::new(cluster.client()?, &settings.namespace, LEASE, settings.lease.get());
     tracing::info!(me = candidate.me(), "waiting to lead");
     let fenced = cluster.fenced(candidate.fence());
-    while candidate.wait(&stop).await {
-        tracing::info!(me = candidate.me(), "leading");
-        metrics.leads(true);
-        let over = stop.child_token();
-        let lost = async {
-            candidate.keep(&over).await;
-            // When it is not by request that it ends, not one more write may begin.
-            if !over.is_cancelled() {
-                candidate.lose();
-            }
-            over.cancel();
-            candidate
-        };
-        let term = term(&fenced, settings, options, rhythm, standings(), Arc::clone(&metrics), over.clone());
-        let (ended, back) = tokio::join!(
-            async {
-                let ended = term.await;
-                over.cancel();
-                ended
-            },
-            lost
-        );
-        candidate = back;
-        metrics.leads(false);
-        candidate.give_up().await;
-        ended?;
+    let ended = candidate.terms(&stop, |over| {
+        let metrics = Arc::clone(&metrics);
+        let term = term(&fenced, settings, options, rhythm, standings(), Arc::clone(&metrics), over);
+        async move {
+            metrics.leads(true);
+            let ended = term.await;
+            metrics.leads(false);
+            ended.err()
+        }
+    });
+    match ended.await {
+        Some(error) => Err(error),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Where resources stood when there was nothing left to do.
@@ -136,7 +125,7 @@ pub async fn settle(
     stop: CancellationToken,
 ) -> Result<Settled, Error> {
     if !installed(cluster, &stop).await? {
-        return Ok(Settled::default());
+        return Err(Error::Interrupted);
     }
     let rhythm = Rhythm { period: settings.period.get(), first: resume_within };
     let options = Options { lead: false, ..Options::default() };
@@ -155,7 +144,10 @@ pub async fn settle(
     let (ended, ()) = tokio::join!(term, done);
     ended?;
     let mut settled = Settled::default();
-    for (resource, standing) in seen.borrow().iter().flatten() {
+    let seen = seen.borrow();
+    // Before the first look at everything, nothing is known of anything.
+    let Some(standings) = seen.as_ref() else { return Err(Error::Interrupted) };
+    for (resource, standing) in standings {
         let list = match standing {
             Standing::Settled => &mut settled.settled,
             Standing::Failed => &mut settled.failed,
@@ -177,22 +169,30 @@ async fn term(
     metrics: Arc<Metrics>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
-    let (notices, inbox) = mpsc::channel(UNREAD);
     let (told, migrations_inbox) = mpsc::channel(UNREAD);
     let migrations: Api<StorageVersionMigration> = Api::all(cluster.watching()?);
     let migrator = match options.migrator {
         true => Some(Migrator::new(cluster.client()?, settings, Arc::clone(&metrics))),
         false => None,
     };
-    let queue = Migrations::new(migrator, settings.migrations_at_once, notices.clone());
-    let triggering = triggering(cluster, settings, rhythm, notices, inbox, standings, metrics)?;
+    // Without a trigger there is nobody to be told, and nothing may wait for somebody to listen.
+    let (notices, triggering) = match options.trigger {
+        true => {
+            let (notices, inbox) = mpsc::channel(UNREAD);
+            let triggering =
+                triggering(cluster, settings, rhythm, notices.clone(), inbox, standings, metrics)?;
+            (Some(notices), Some(triggering))
+        }
+        false => (None, None),
+    };
+    let queue = Migrations::new(migrator, settings.migrations_at_once, notices);
     let until = stop.clone();
     tokio::select! {
         // It alone says when the term is over: when the last migration has ended.
         () = queue.run(migrations_inbox, stop) => {}
         () = follow(migrations, "StorageVersionMigrations", PAGE, told, Some) => {}
         () = async {
-            if options.trigger {
+            if let Some(triggering) = triggering {
                 until.run_until_cancelled(triggering).await;
             }
             std::future::pending().await

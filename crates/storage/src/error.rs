@@ -1,26 +1,27 @@
 //! What ends a command of this part, with its place in the product's table of exit codes and a way out.
 
-use std::path::PathBuf;
-
+use kubernetes::connect::ConnectError;
+use kubernetes::credential::Credential;
+use kubernetes::request::RequestError;
 use logic::exit::Exit;
 use logic::storage::Resource;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("there is no way to a cluster")]
-    NoCluster(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("can't read {}", path.display())]
-    Kubeconfig { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("the API server can't be asked: {what}")]
-    Request { what: String, source: Box<kube::Error> },
-    #[error("the API server did not do what it was asked: {what}: {message}")]
-    Answer { what: String, code: u16, message: String },
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("the API server does not accept {0} any more")]
+    Unauthorized(Credential),
     #[error("the custom resources of migration.k8s.io are not installed")]
     NotInstalled,
     #[error("the API server at {0} is not ready")]
     NotReady(String),
     #[error("there is no resource {0} with a storage version")]
     NoSuchResource(Resource),
+    #[error("it was stopped before everything was migrated")]
+    Interrupted,
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
     #[error("{name} {why}")]
@@ -41,45 +42,33 @@ pub struct LastWords(pub Vec<String>);
 
 impl Error {
     pub fn request(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
-        let what = what.into();
-        move |source| match source {
-            kube::Error::Api(status) => {
-                Self::Answer { what, code: status.code, message: status.message.clone() }
-            }
-            source => Self::Request { what, source: Box::new(source) },
-        }
+        let request = RequestError::of(what);
+        move |source| Self::Request(request(source))
     }
 
     pub fn exit(&self) -> Exit {
         match self {
-            Self::NoCluster(_) | Self::Kubeconfig { .. } | Self::Listen { .. } => Exit::Usage,
+            Self::Connect(_) | Self::Listen { .. } => Exit::Usage,
+            Self::Unauthorized(_) => Exit::Refused,
             Self::NotInstalled | Self::NoSuchResource(_) => Exit::NotFound,
-            Self::Answer { code: 404, .. } => Exit::NotFound,
-            // What is too much now, or does not work now, may later.
-            Self::Answer { code: 408 | 429 | 500.., .. } | Self::Request { .. } => Exit::TryAgain,
-            Self::Answer { .. } => Exit::Refused,
+            Self::Request(error) => match error.code() {
+                Some(404) => Exit::NotFound,
+                // What is too much now, or does not work now, may later.
+                None | Some(408 | 429 | 500..) => Exit::TryAgain,
+                Some(_) => Exit::Refused,
+            },
             Self::Server { .. } => Exit::TryAgain,
             Self::NotReady(_) => Exit::TryAgain,
+            Self::Interrupted => Exit::Interrupted,
             Self::Runtime(_) => Exit::Unexpected,
         }
     }
 
     pub fn hint(&self) -> String {
         match self {
-            Self::NoCluster(_) => "give --kubeconfig FILE, or set KUBECONFIG".to_owned(),
-            Self::Kubeconfig { .. } => "check the path; `kubectl --kubeconfig FILE version` tries the same".to_owned(),
-            Self::Answer { code: 401, .. } => {
-                "the credentials in the kubeconfig are not accepted: renew them".to_owned()
-            }
-            Self::Answer { code: 403, .. } => {
-                "the account lacks the right that the message names; what the controller needs is in `holdfast storage \
-                 install --dry-run`"
-                    .to_owned()
-            }
-            Self::Answer { code: 404, .. } => "see with `kubectl api-resources` that it is served".to_owned(),
-            Self::Answer { code: 408 | 429 | 500.., .. } => "try again when it is better".to_owned(),
-            Self::Answer { .. } => "the message says what is wrong with it".to_owned(),
-            Self::Request { .. } => "see that the API server can be reached from here, and try again".to_owned(),
+            Self::Connect(error) => error.hint().to_owned(),
+            Self::Request(error) => error.hint().to_owned(),
+            Self::Unauthorized(_) => "renew it, and run this again: what was begun goes on from where it was".to_owned(),
             Self::NotInstalled => "run `holdfast storage install`".to_owned(),
             Self::NotReady(_) => "wait until it is: `kubectl get --raw /readyz?verbose` says what it waits for".to_owned(),
             Self::NoSuchResource(_) => {
@@ -88,6 +77,7 @@ impl Error {
                     .to_owned()
             }
             Self::Server { .. } => "see that nothing else uses its data or its port, and what its log says; then try again".to_owned(),
+            Self::Interrupted => "run it again: it goes on from where it was".to_owned(),
             Self::Runtime(_) => "see whether the machine is out of memory or threads".to_owned(),
             Self::Listen { .. } => "give another address with --admin".to_owned(),
         }

@@ -6,13 +6,10 @@
 mod admin;
 pub mod api;
 pub mod by_hand;
-mod clock;
-pub mod connect;
 pub mod controller;
 pub mod discovery;
 mod error;
 pub mod install;
-mod lead;
 mod memory;
 pub mod metrics;
 mod migrations;
@@ -27,6 +24,7 @@ mod watch;
 
 pub use error::Error;
 pub use kube::Client;
+pub use kubernetes::connect;
 
 /// Runs a command of this part. One thread does it all: what is waited for is the API server.
 pub fn run_to_the_end<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

@@ -1,5 +1,5 @@
 //! How the C library's allocator treats large blocks: by itself it begins to keep them after the first was freed, and
-//! pages and bodies of ever other sizes then leave holes of megabytes. One of two modules with `unsafe`.
+//! pages and bodies of ever other sizes then leave holes of megabytes. The only module of this part with `unsafe`.
 #![allow(unsafe_code)]
 
 /// Blocks from this size on go back to the system when they are freed.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use logic::storage::{Phase, Resource};
 use service::{Counter, Page};
 
+use crate::api::Progress;
+
 /// The prefix of every name.
 const PREFIX: &str = "holdfast_storage";
 
@@ -32,9 +34,18 @@ pub struct Metrics {
 struct Objects {
     migrated: u64,
     failed: u64,
-    /// None where nothing is under way, or the API server does not say.
-    remaining: Option<u64>,
+    /// None where nothing is under way.
+    progress: Option<Progress>,
 }
+
+/// A gauge that a migration has while it is under way: its name, its meaning, and what it shows, where that is known.
+type Shown = (&'static str, &'static str, fn(&Progress) -> Option<u64>);
+
+const SHOWN: [Shown; 3] = [
+    ("remaining_objects", "Objects still to write, as the API server estimates it.", |it| it.remaining),
+    ("objects_per_second", "Objects a second, lately.", |it| Some(it.per_second)),
+    ("remaining_seconds", "The time that the remaining objects take at this rate.", |it| it.seconds_left),
+];
 
 impl Metrics {
     /// An object is stored in the current version now.
@@ -47,8 +58,9 @@ impl Metrics {
         self.objects(resource, |it| it.failed += 1);
     }
 
-    pub fn remaining(&self, resource: &Resource, remaining: Option<u64>) {
-        self.objects(resource, |it| it.remaining = remaining);
+    /// How a migration of it comes along, while there is one.
+    pub fn progress(&self, resource: &Resource, progress: Option<&Progress>) {
+        self.objects(resource, |it| it.progress = progress.cloned());
     }
 
     /// A request was answered with this status, or not at all.
@@ -149,10 +161,12 @@ impl Metrics {
         for (resource, count) in &*objects {
             page.line("objects_failed_total", &[("resource", &resource.to_string())], count.failed);
         }
-        page.head("remaining_objects", "gauge", "Objects still to write, as the API server estimates it.");
-        for (resource, count) in &*objects {
-            if let Some(remaining) = count.remaining {
-                page.line("remaining_objects", &[("resource", &resource.to_string())], remaining);
+        for (name, help, shows) in SHOWN {
+            page.head(name, "gauge", help);
+            for (resource, count) in &*objects {
+                if let Some(shown) = count.progress.as_ref().and_then(shows) {
+                    page.line(name, &[("resource", &resource.to_string())], shown);
+                }
             }
         }
     }
@@ -191,7 +205,9 @@ mod tests {
         metrics.migrated(&jobs);
         metrics.migrated(&jobs);
         metrics.failed(&jobs);
-        metrics.remaining(&jobs, Some(7));
+        let progress =
+            Progress { remaining: Some(7), per_second: 3, seconds_left: Some(2), ..Progress::default() };
+        metrics.progress(&jobs, Some(&progress));
         metrics.request("update", Some(200));
         metrics.request("update", None);
         metrics.migrations([Phase::Running, Phase::Failed]);
@@ -202,6 +218,8 @@ mod tests {
             "objects_migrated_total{resource=\"cronjobs.batch\"} 2",
             "objects_failed_total{resource=\"cronjobs.batch\"} 1",
             "remaining_objects{resource=\"cronjobs.batch\"} 7",
+            "objects_per_second{resource=\"cronjobs.batch\"} 3",
+            "remaining_seconds{resource=\"cronjobs.batch\"} 2",
             "requests_total{verb=\"update\",code=\"200\"} 1",
             "requests_total{verb=\"update\",code=\"0\"} 1",
             "migrations{phase=\"running\"} 1",
@@ -213,5 +231,7 @@ mod tests {
         ] {
             assert!(text.contains(&format!("\nholdfast_storage_{line}\n")), "{line} is not in\n{text}");
         }
+        metrics.progress(&jobs, None);
+        assert!(!metrics.text().contains("remaining_seconds{"), "what is over has no time left");
     }
 }

@@ -1,17 +1,20 @@
 //! Every migration that there is: those that are not over are run, so many at once and one for a resource; each ends when
-//! its object is deleted. The trigger is told of those that ended.
+//! its object is deleted. One that can't go on gives its place back, and has another turn later. The trigger is told of
+//! those that ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use logic::storage::{Resource, Waiting, to_begin};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::StorageVersionMigration;
-use crate::migrator::{Ended, Migrator};
+use crate::migrator::{Ended, Migrator, Turn};
 use crate::trigger::Notice;
 use crate::watch::Told;
 
@@ -19,9 +22,10 @@ pub struct Migrations {
     /// None where others migrate.
     migrator: Option<Migrator>,
     at_once: usize,
-    trigger: mpsc::Sender<Notice>,
+    /// None where there is nobody to be told.
+    trigger: Option<mpsc::Sender<Notice>>,
     /// Those that are not over, by uid.
-    open: BTreeMap<String, StorageVersionMigration>,
+    open: BTreeMap<String, Open>,
     running: BTreeMap<String, (Resource, CancellationToken)>,
     /// Those that ended here, of which the watch has not told yet.
     ended: BTreeSet<String>,
@@ -30,8 +34,28 @@ pub struct Migrations {
     tasks: JoinSet<(String, Ended)>,
 }
 
+/// A migration that is not over.
+struct Open {
+    migration: StorageVersionMigration,
+    /// Since when it is known here.
+    seen: Instant,
+    /// How often it gave its place back, and when it may have another.
+    turns: u32,
+    due: Instant,
+}
+
+/// For what kept a migration from going on to be over.
+const NEXT_TURN: Duration = Duration::from_secs(10);
+
+impl Open {
+    fn new(migration: StorageVersionMigration) -> Self {
+        let now = Instant::now();
+        Self { migration, seen: now, turns: 0, due: now }
+    }
+}
+
 impl Migrations {
-    pub fn new(migrator: Option<Migrator>, at_once: usize, trigger: mpsc::Sender<Notice>) -> Self {
+    pub fn new(migrator: Option<Migrator>, at_once: usize, trigger: Option<mpsc::Sender<Notice>>) -> Self {
         Self {
             migrator,
             at_once,
@@ -51,6 +75,7 @@ impl Migrations {
         stop: CancellationToken,
     ) {
         loop {
+            let due = self.due();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -60,6 +85,7 @@ impl Migrations {
                     }
                 }
                 Some(joined) = self.tasks.join_next() => self.end(joined),
+                () = until(due) => {}
             }
             self.begin(&stop);
         }
@@ -75,8 +101,8 @@ impl Migrations {
             Event::Delete(migration) => self.deleted(migration).await,
             Event::InitDone => {
                 for uid in std::mem::take(&mut self.unseen) {
-                    if let Some(migration) = self.open.get(&uid).cloned() {
-                        self.deleted(migration).await;
+                    if let Some(open) = self.open.remove(&uid) {
+                        self.deleted(open.migration).await;
                     }
                 }
             }
@@ -90,7 +116,12 @@ impl Migrations {
             return self.deleted(migration).await;
         }
         if !migration.phase().is_over() {
-            self.open.insert(uid, migration);
+            match self.open.get_mut(&uid) {
+                Some(open) => open.migration = migration,
+                None => {
+                    self.open.insert(uid, Open::new(migration));
+                }
+            }
         } else {
             self.ended.remove(&uid);
             if self.open.remove(&uid).is_some() {
@@ -111,32 +142,40 @@ impl Migrations {
     }
 
     async fn tell(&self, migration: &StorageVersionMigration) {
-        // Without a trigger there is nobody to be told.
-        let _ = self.trigger.send(Notice::Resource(migration.spec.resource.resource())).await;
+        let Some(trigger) = &self.trigger else { return };
+        // One that has ended needs no telling.
+        let _ = trigger.send(Notice::Resource(migration.spec.resource.resource())).await;
+    }
+
+    /// When the next one has another turn.
+    fn due(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.open.values().map(|open| open.due).filter(|due| *due > now).min()
     }
 
     fn begin(&mut self, stop: &CancellationToken) {
         let Some(migrator) = &self.migrator else { return };
-        let waiting = self
-            .open
-            .iter()
-            .filter(|(uid, _)| !self.running.contains_key(*uid) && !self.ended.contains(*uid));
+        let now = Instant::now();
+        let waiting = self.open.iter().filter(|(uid, open)| {
+            open.due <= now && !self.running.contains_key(*uid) && !self.ended.contains(*uid)
+        });
         let mut uids = BTreeMap::new();
-        let waiting = waiting.map(|(uid, migration)| {
+        let waiting = waiting.map(|(uid, Open { migration, turns, .. })| {
             let since = migration.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
             let (name, resource) = (migration.name_any(), migration.spec.resource.resource());
             uids.insert(name.clone(), uid.clone());
-            Waiting { since, name, resource }
+            Waiting { turns: *turns, since, name, resource }
         });
         let waiting = waiting.collect();
         let busy = self.running.values().map(|(resource, _)| resource.clone()).collect();
         for next in to_begin(waiting, &busy, self.at_once) {
             let Some(uid) = uids.remove(&next.name) else { continue };
-            let Some(migration) = self.open.get(&uid).cloned() else { continue };
+            let Some(open) = self.open.get(&uid) else { continue };
+            let (migration, turn) = (open.migration.clone(), Turn { seen: open.seen, gives_way: true });
             let stop = stop.child_token();
             self.running.insert(uid.clone(), (next.resource, stop.clone()));
             let migrator = migrator.clone();
-            self.tasks.spawn(async move { (uid, migrator.run(migration, stop).await) });
+            self.tasks.spawn(async move { (uid, migrator.take_turn(migration, turn, stop).await) });
         }
     }
 
@@ -156,7 +195,21 @@ impl Migrations {
             Ended::Gone => {
                 self.open.remove(&uid);
             }
+            Ended::Aside => {
+                if let Some(open) = self.open.get_mut(&uid) {
+                    open.turns = open.turns.saturating_add(1);
+                    open.due = Instant::now() + NEXT_TURN;
+                }
+            }
             Ended::Succeeded | Ended::Failed | Ended::Stopped => {}
         }
+    }
+}
+
+/// Forever, if there is no such time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }

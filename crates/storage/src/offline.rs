@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
+use kubernetes::connect::Cluster;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::server::Server;
-use crate::connect::Cluster;
 use crate::controller::{Settled, settle};
 use crate::error::Error;
 use crate::install;
@@ -25,7 +25,7 @@ const LEFT_BEHIND: Duration = Duration::from_secs(10);
 const STANDS_AFTER: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Migrates everything. `stop` ends it early, and in order.
+/// Migrates everything. `stop` ends it early, and in order: what is not known to be migrated then is not called so.
 pub async fn migrate(
     offline: &OfflineSettings,
     settings: &Settings,
@@ -34,7 +34,7 @@ pub async fn migrate(
 ) -> Result<Settled, Error> {
     let deadline = Instant::now() + offline.ready_within.get();
     let mut etcd = tokio::select! {
-        () = stop.cancelled() => return Ok(Settled::default()),
+        () = stop.cancelled() => return Err(Error::Interrupted),
         etcd = start_etcd(offline, deadline) => etcd?,
     };
     let done = match Server::start("kube-apiserver", &offline.kube_apiserver) {
@@ -63,7 +63,7 @@ async fn through(
     stop: CancellationToken,
 ) -> Result<Settled, Error> {
     let cluster = tokio::select! {
-        () = stop.cancelled() => return Ok(Settled::default()),
+        () = stop.cancelled() => return Err(Error::Interrupted),
         cluster = ready(offline, deadline) => cluster?,
     };
     let client = cluster.client()?;
@@ -89,7 +89,7 @@ async fn ready(offline: &OfflineSettings, deadline: Instant) -> Result<Cluster, 
                     Err(error) => Error::request("be ready in time")(error),
                 }
             }
-            Err(error) => error,
+            Err(error) => Error::Connect(error),
         };
         if Instant::now() >= deadline {
             return Err(error);

@@ -7,9 +7,9 @@ use futures_util::future::try_join_all;
 use http::Uri;
 use k8s_openapi::api::core::v1::Endpoints;
 use kube::{Api, Client};
+use kubernetes::connect::{Cluster, ConnectError};
 use logic::storage::{Offered, Resource, VersionHash};
 
-use crate::connect::Cluster;
 use crate::discovery::{Discovered, discover, discover_group, is_ready};
 use crate::error::Error;
 
@@ -78,7 +78,7 @@ impl Servers {
             if self.known.contains_key(&url) {
                 continue;
             }
-            let uri: Uri = url.parse().map_err(|error| Error::NoCluster(Box::new(error)))?;
+            let uri: Uri = url.parse().map_err(|error| ConnectError::NoCluster(Box::new(error)))?;
             let cluster = self.cluster.at(uri, name);
             let client = cluster.client()?;
             tracing::info!(url, "an API server is asked for its discovery");
@@ -104,7 +104,7 @@ impl Servers {
         let asked = self.known.iter().map(|(url, server)| async move {
             let groups = groups.iter().map(|group| discover_group(&server.client, group));
             let found = try_join_all(groups).await.map_err(Error::request(discovery_of(url)))?;
-            Ok(found.into_iter().fold(Discovered::default(), |mut all, one| {
+            Ok::<_, Error>(found.into_iter().fold(Discovered::default(), |mut all, one| {
                 all.served.extend(one.served);
                 all.unreadable.extend(one.unreadable);
                 all

@@ -44,8 +44,8 @@ pub struct OfflineSettings {
     /// For both to come up.
     #[serde(default = "two_minutes")]
     pub ready_within: Period,
-    /// How old what an interrupted migration left may be, to go on from it. Longer than `period`, because nobody but it
-    /// starts this API server in between.
+    /// How old what an interrupted migration left may be, to go on from it. Longer than `period`: it is for servers that
+    /// nobody else starts in between. Where a workload runs them between two migrations, nothing of before is believed.
     #[serde(default = "a_day")]
     pub resume_within: Period,
 }

@@ -32,6 +32,8 @@ pub enum Fault {
     Cut,
     /// Status and length as they should be, other bytes.
     Garble,
+    /// Half of the body, and then nothing, until whoever asks is gone.
+    Stall,
 }
 
 impl Fault {
@@ -113,11 +115,15 @@ impl Shared {
         let (head, mut body) = read_head(&mut server)?;
         client.write_all(&head)?;
         match fault {
-            Fault::Cut | Fault::Garble => {
+            Fault::Cut | Fault::Garble | Fault::Stall => {
                 server.read_to_end(&mut body)?;
                 let half = body.len() / 2;
                 match fault {
                     Fault::Cut => client.write_all(&body[..half]),
+                    Fault::Stall => {
+                        client.write_all(&body[..half])?;
+                        client.read(&mut [0]).map(|_| ())
+                    }
                     _ => {
                         body[half..].iter_mut().for_each(|byte| *byte ^= 0x55);
                         client.write_all(&body)

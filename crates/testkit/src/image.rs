@@ -233,6 +233,26 @@ impl Layout {
         self.write();
     }
 
+    /// As [`Self::tag`], for a tag that may be there already.
+    pub fn retag(&mut self, image: &Descriptor, tag: &str) {
+        self.entries.retain(|entry| entry["annotations"]["org.opencontainers.image.ref.name"] != tag);
+        self.tag(image, tag);
+    }
+
+    /// An image that is no tree of files: its layers are given as they stand in its manifest.
+    pub fn artifact(&self, layers: &[Value]) -> Descriptor {
+        let config = json!({ "architecture": "", "os": "", "rootfs": { "type": "layers", "diff_ids": [] } });
+        let config = config.to_string();
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": Form::Oci.manifest(),
+            "config": {
+                "mediaType": Form::Oci.config(), "digest": self.blob(config.as_bytes()), "size": config.len(),
+            },
+            "layers": layers,
+        });
+        self.descriptor(&manifest, Form::Oci.manifest(), "")
+    }
+
     /// The index, with what was tagged so far.
     pub fn write(&self) {
         let index = json!({ "schemaVersion": 2, "manifests": self.entries });

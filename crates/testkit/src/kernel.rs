@@ -101,12 +101,20 @@ pub fn wait_for_any_tracee() -> Option<(i32, i32)> {
 
 /// Follows everything that the tracee starts, and ties all of it to the life of this thread.
 pub fn follow_children(tracee: i32) -> io::Result<()> {
+    follow(tracee, libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK)
+}
+
+/// Follows the threads of the tracee only: other processes that it starts are none of ours.
+pub fn follow_threads(tracee: i32) -> io::Result<()> {
+    follow(tracee, 0)
+}
+
+fn follow(tracee: i32, also: i32) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACESYSGOOD
-        | libc::PTRACE_O_TRACEFORK
-        | libc::PTRACE_O_TRACEVFORK
         | libc::PTRACE_O_TRACECLONE
         | libc::PTRACE_O_TRACEEXEC
-        | libc::PTRACE_O_EXITKILL;
+        | libc::PTRACE_O_EXITKILL
+        | also;
     // SAFETY: the request reads `options` as a number.
     let result = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, tracee, 0, libc::c_long::from(options)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -61,11 +61,25 @@ pub struct Options {
 pub struct Registry {
     pub address: SocketAddr,
     options: Options,
-    _scratch: Scratch,
+    scratch: Scratch,
     process: Child,
     /// Repository and digest of what [`Self::put`] uploaded: each once, because the registry denies for a moment what it
     /// has when that comes a second time.
     uploaded: Mutex<HashMap<String, Arc<OnceLock<()>>>>,
+}
+
+/// By the configuration that lies there.
+fn serve(scratch: &Scratch) -> Child {
+    let log = fs::File::options().create(true).append(true).open(scratch.join("log")).expect("a log");
+    Command::new("docker-registry")
+        .arg("serve")
+        .arg(scratch.join("config.yml"))
+        .env_remove("REGISTRY_HTTP_ADDR")
+        .stdout(log.try_clone().expect("a log"))
+        .stderr(log)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("docker-registry is needed: install the package of that name")
 }
 
 impl Registry {
@@ -82,20 +96,11 @@ impl Registry {
             drop(free);
             let config = scratch.join("config.yml");
             fs::write(&config, configuration(&scratch, address, &options)).expect("a configuration");
-            let log = fs::File::create(scratch.join("log")).expect("a log");
-            let mut process = Command::new("docker-registry")
-                .arg("serve")
-                .arg(&config)
-                .env_remove("REGISTRY_HTTP_ADDR")
-                .stdout(log.try_clone().expect("a log"))
-                .stderr(log)
-                .stdin(Stdio::null())
-                .spawn()
-                .expect("docker-registry is needed: install the package of that name");
+            let mut process = serve(&scratch);
             for _ in 0..600 {
                 if TcpStream::connect(address).is_ok() && process.try_wait().expect("its state").is_none() {
                     let uploaded = Mutex::default();
-                    return Self { address, options, _scratch: scratch, process, uploaded };
+                    return Self { address, options, scratch, process, uploaded };
                 }
                 if process.try_wait().expect("its state").is_some() {
                     break;
@@ -107,6 +112,38 @@ impl Registry {
         }
         let log = fs::read_to_string(scratch.join("log")).unwrap_or_default();
         panic!("docker-registry does not start:\n{log}");
+    }
+
+    /// `kill -9`, whatever it was answering.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// After [`Self::kill`], with what was pushed before.
+    pub fn start_again(&mut self) {
+        self.process = serve(&self.scratch);
+        for _ in 0..600 {
+            if TcpStream::connect(self.address).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("docker-registry does not start again");
+    }
+
+    /// It answers nobody until [`Self::resume`].
+    pub fn pause(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.process), signal)
+            .expect("a process");
     }
 
     /// `127.0.0.1:PORT`.

@@ -103,12 +103,7 @@ impl Trace {
         n: usize,
         first: impl FnOnce() + Send,
     ) -> Result<Killed, Traced> {
-        let (reached, traced) = trace(command, roots, Order::Kill { n, first: Some(Box::new(first)) });
-        if !reached {
-            return Err(traced);
-        }
-        let Traced { calls, stdout, stderr, .. } = traced;
-        Ok(Killed { call: calls.last().cloned(), calls, stdout, stderr })
+        killed(trace(command, roots, Order::Kill { n, first: Some(Box::new(first)) }))
     }
 
     /// Kills the command and all it started after the first call that `when` says yes to. An error is the command that
@@ -118,12 +113,16 @@ impl Trace {
         roots: &[&Path],
         when: impl FnMut(&Call) -> bool + Send,
     ) -> Result<Killed, Traced> {
-        let (reached, traced) = trace(command, roots, Order::KillWhen(Box::new(when)));
-        if !reached {
-            return Err(traced);
-        }
-        let Traced { calls, stdout, stderr, .. } = traced;
-        Ok(Killed { call: calls.last().cloned(), calls, stdout, stderr })
+        killed(trace(command, roots, Order::KillWhen(Box::new(when))))
+    }
+
+    /// The same for the command alone: what it starts is neither seen nor killed.
+    pub fn kill_alone_when(
+        command: Command,
+        roots: &[&Path],
+        when: impl FnMut(&Call) -> bool + Send,
+    ) -> Result<Killed, Traced> {
+        killed(trace(command, roots, Order::KillAloneWhen(Box::new(when))))
     }
 
     /// Sends a signal to the command (not to its children) after its n-th call, and lets it go on to its
@@ -143,6 +142,14 @@ impl Trace {
             (false, traced) => Err(traced),
         }
     }
+}
+
+fn killed((reached, traced): (bool, Traced)) -> Result<Killed, Traced> {
+    if !reached {
+        return Err(traced);
+    }
+    let Traced { calls, stdout, stderr, .. } = traced;
+    Ok(Killed { call: calls.last().cloned(), calls, stdout, stderr })
 }
 
 /// Runs the command in a thread of its own: a tracer may only wait for its own tracees, and must not take

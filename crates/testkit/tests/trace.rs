@@ -187,6 +187,19 @@ fn everything_that_the_command_started_dies_with_it() {
 }
 
 #[test]
+fn a_command_that_is_killed_alone_leaves_what_it_started() {
+    let directory = Directory::new("alone");
+    let script = "sleep 1000 & echo $!; mkdir child; echo now > first; echo then > second; wait";
+    let is_first = |call: &Call| call.what.ends_with("first");
+    let killed = Trace::kill_alone_when(shell(&directory.0, script), &[&directory.0], is_first).unwrap();
+    // What others did is not among its calls.
+    assert_eq!(killed.calls.len(), 1, "{killed:?}");
+    assert!(directory.0.join("child").exists() && !directory.0.join("second").exists());
+    let left = nix::unistd::Pid::from_raw(killed.stdout.trim().parse().unwrap());
+    nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+#[test]
 fn a_spawned_program_is_a_child_and_an_executed_one_is_the_command_itself() {
     let directory = Directory::new("spawn");
     let traced = Trace::run(helper(&directory.0, "spawn and execute"), &[&directory.0]);

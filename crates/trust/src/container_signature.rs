@@ -32,7 +32,7 @@ pub enum ContainerSignatureError {
     OpenPgp(#[source] OpenPgpError),
     #[error("what is signed is not a container signature")]
     Malformed(#[source] serde_json::Error),
-    #[error("what is signed is of the type {0:?}, not {TYPE:?}")]
+    #[error("what is signed is of the type {0:?}, which is not that of a container signature")]
     Type(String),
     #[error("the digest in it")]
     Digest(#[source] crate::digest::BadDigest),
@@ -76,9 +76,13 @@ struct Identity {
 
 /// The claims of a document whose signature was verified already.
 pub fn claims(document: &[u8]) -> Result<Claims, ContainerSignatureError> {
+    claims_of(document, &[TYPE])
+}
+
+pub(crate) fn claims_of(document: &[u8], types: &[&str]) -> Result<Claims, ContainerSignatureError> {
     let Document { critical, .. } =
         serde_json::from_slice(document).map_err(ContainerSignatureError::Malformed)?;
-    if critical.kind != TYPE {
+    if !types.contains(&critical.kind.as_str()) {
         return Err(ContainerSignatureError::Type(critical.kind.chars().take(80).collect()));
     }
     let digest = Digest::parse(&critical.image.digest).map_err(ContainerSignatureError::Digest)?;
@@ -92,9 +96,19 @@ pub fn verify(
     digest: &Digest,
     now: Time,
 ) -> Result<Signed, ContainerSignatureError> {
+    verify_any(signature, keys, std::slice::from_ref(digest), now)
+}
+
+/// As [`verify`], for any of several digests that stand for the same image.
+pub fn verify_any(
+    signature: &[u8],
+    keys: &Keyring,
+    digests: &[Digest],
+    now: Time,
+) -> Result<Signed, ContainerSignatureError> {
     let message = keys.verify_message(signature, now).map_err(ContainerSignatureError::OpenPgp)?;
     let claims = claims(&message.content)?;
-    if claims.digest != *digest {
+    if !digests.contains(&claims.digest) {
         return Err(ContainerSignatureError::OtherDigest { found: claims.digest });
     }
     Ok(Signed { claims, fingerprint: message.fingerprint })

@@ -55,8 +55,8 @@ impl Digest {
     /// Computes the digest that this one is to be compared with, of content that comes in pieces.
     pub fn hasher(&self) -> Hasher {
         match self.parts().0 {
-            "sha512" => Hasher::Sha512(Sha512::new()),
-            _ => Hasher::Sha256(Sha256::new()),
+            "sha512" => Hasher::sha512(),
+            _ => Hasher::sha256(),
         }
     }
 }
@@ -68,6 +68,14 @@ pub enum Hasher {
 }
 
 impl Hasher {
+    pub fn sha256() -> Self {
+        Self::Sha256(Sha256::new())
+    }
+
+    pub fn sha512() -> Self {
+        Self::Sha512(Sha512::new())
+    }
+
     pub fn update(&mut self, piece: &[u8]) {
         match self {
             Self::Sha256(hasher) => hasher.update(piece),

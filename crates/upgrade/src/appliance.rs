@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::backend::{self, Backend};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
+use crate::history::now;
 use crate::layout::Layout;
-use crate::release::{self, Manifest};
+use crate::release::{self, Kubernetes, Manifest};
 use crate::settings::Settings;
 
 const LIMIT: u64 = 1 << 20;
@@ -46,6 +47,11 @@ impl BackendKind {
             Self::Ostree => manifest.ostree.is_some(),
         };
         if there { Ok(()) } else { Err(release::Error::OtherBackend { backend: self.name() }) }
+    }
+
+    /// What is in the data that a release asks to be stored anew; the data of a machine or of a host is out of reach.
+    pub fn kubernetes(self, manifest: &Manifest) -> Option<&Kubernetes> {
+        manifest.slot.as_ref().filter(|_| self == Self::Slot)?.kubernetes.as_ref()
     }
 }
 
@@ -97,6 +103,20 @@ impl Appliance {
         Ok(Self { identity, layout, backend })
     }
 
+    /// As [`Appliance::open`], also where its record is damaged: what it was is told by the rest. For whoever wants no more
+    /// of it than that it ends.
+    pub fn open_damaged(settings: &Settings, name: &ApplianceName) -> Result<Self> {
+        let layout = Layout::new(&settings.directory, name);
+        match Self::open(settings, name) {
+            Err(Error::Damaged { path, .. }) if path == layout.appliance() => {
+                let kind = backend::kind_of(&layout);
+                let backend = backend::open(&layout, kind, settings)?;
+                Ok(Self { identity: Identity::new(name.clone(), kind, now()), layout, backend })
+            }
+            other => other,
+        }
+    }
+
     pub fn name(&self) -> &str {
         self.identity.name.as_str()
     }
@@ -104,6 +124,11 @@ impl Appliance {
     /// Takes the lock. It ends with its process, so that a dead owner's does not hold, and a live one's does.
     pub fn hold(self) -> Result<Held> {
         let lock = self.lock()?;
+        self.hold_by(lock)
+    }
+
+    /// Of whoever has the lock already.
+    pub(crate) fn hold_by(self, lock: Lock) -> Result<Held> {
         let (journal, records) = Journal::open(&self.layout.journal())?;
         let interrupted = Transaction::from_records(&records);
         Ok(Held { appliance: self, journal, interrupted, _lock: lock })

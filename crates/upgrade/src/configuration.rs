@@ -71,8 +71,11 @@ impl Configuration {
         Ok(())
     }
 
-    /// For `{config.KEY}`: texts, numbers and truth values at the top level. Secrets are not for command lines.
-    pub fn words(&self, words: &mut Words) {
+    /// What words stand for in the release at `release`: `{config.KEY}` for texts, numbers and truth values at the top
+    /// level. Secrets are not for command lines.
+    pub fn words(&self, layout: &Layout, release: &Path) -> Words {
+        let mut words = Words::default();
+        words.set_path("release", release).set_path("data", &layout.data()).set_path("run", &layout.run());
         for (key, value) in &self.values {
             let text = match value {
                 Value::String(text) => text.clone(),
@@ -82,6 +85,7 @@ impl Configuration {
             };
             words.set(&format!("config.{key}"), text);
         }
+        words
     }
 
     /// For the program itself: secrets in clear.

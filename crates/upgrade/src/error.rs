@@ -6,7 +6,7 @@ use disk::Holder;
 use logic::exit::Exit;
 use logic::upgrade::{ApplianceName, Refusal};
 
-use crate::{backend, release, secrets, supervise, workload};
+use crate::{backend, kubernetes, release, secrets, supervise, workload};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -34,6 +34,8 @@ pub enum Error {
     Migrate(#[from] migrate::Error),
     #[error("new stores cannot be put in their place")]
     Stores(#[from] migrate::StoreError),
+    #[error(transparent)]
+    Kubernetes(#[from] kubernetes::Error),
     #[error(transparent)]
     Backend(#[from] backend::Error),
     #[error(transparent)]
@@ -91,6 +93,7 @@ impl Error {
             Self::Release(error) => error.exit(),
             Self::Migrate(error) => error.exit(),
             Self::Stores(_) => Exit::MigrationFailed,
+            Self::Kubernetes(error) => error.exit(),
             Self::Workload(error) => error.exit(),
             Self::Undone { .. } => Exit::RolledBack,
             Self::Stuck { .. } => Exit::RollbackFailed,
@@ -118,6 +121,7 @@ impl Error {
             Self::Migrations(error) => error.hint(),
             Self::Migrate(error) => error.hint(),
             Self::Stores(error) => error.hint(),
+            Self::Kubernetes(error) => error.hint(),
             Self::Backend(error) => error.hint(),
             Self::Workload(error) => error.hint(),
             Self::Supervise(error) => error.hint(),

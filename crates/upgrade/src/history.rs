@@ -43,9 +43,25 @@ pub(crate) fn add(layout: &Layout, end: &End) -> Result<()> {
 }
 
 /// The last ones, oldest first. Lines that cannot be read are left out.
-pub fn read(layout: &Layout) -> Result<Vec<Entry>> {
+pub(crate) fn read(layout: &Layout) -> Result<Vec<Entry>> {
+    let lines = lines(layout)?;
+    let skip = lines.len().saturating_sub(SHOWN);
+    Ok(entries(&lines[skip..]))
+}
+
+/// How many there are, and those after the first `skip`.
+pub fn since(layout: &Layout, skip: u64) -> Result<(u64, Vec<Entry>)> {
+    let lines = lines(layout)?;
+    let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(lines.len());
+    Ok((lines.len() as u64, entries(&lines[skip..])))
+}
+
+fn lines(layout: &Layout) -> Result<Vec<Vec<u8>>> {
     let bytes = disk::durable::read_limited(&layout.history(), LIMIT)?.unwrap_or_default();
-    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
-    let last = lines.iter().skip(lines.len().saturating_sub(SHOWN));
-    Ok(last.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    Ok(lines.map(<[u8]>::to_vec).collect())
+}
+
+fn entries(lines: &[Vec<u8>]) -> Vec<Entry> {
+    lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::release::{self, MIGRATIONS, Manifest};
 use crate::secrets::MARK;
+use crate::{kubernetes, transaction};
 
 /// The migrations that a release brings, and the versions that it says its data has.
 pub fn registry(release: &Path, manifest: &Manifest) -> Result<Registry> {
@@ -68,21 +69,28 @@ pub fn in_memory(
     Ok(migrated)
 }
 
-/// Writes the migrated data: the new stores first, then the configuration, which says that they are there.
+/// Writes the migrated data: the new stores first, then the configuration, which says that they are there. Then
+/// Kubernetes objects are stored anew, with the new configuration.
 pub fn write(
     appliance: &Appliance,
     to: &Image,
-    secrets: &BTreeMap<String, String>,
+    options: &transaction::Options,
     stop: &AtomicBool,
 ) -> Result<()> {
     let layout = &appliance.layout;
     let release = layout.release(&to.id);
     let manifest = release::read(&release)?;
     let configuration = Configuration::load(layout)?;
-    let migrated = in_memory(layout, &release, &manifest, &configuration, secrets, stop)?;
+    let migrated = in_memory(layout, &release, &manifest, &configuration, &options.secrets, stop)?;
     migrated.install_stores(&layout.data())?;
     let Data { version, applied, values } = migrated.data;
-    Configuration { release: to.clone(), data_version: version, applied, values }.save(layout)
+    let configuration = Configuration { release: to.clone(), data_version: version, applied, values };
+    configuration.save(layout)?;
+    if let Some(kubernetes) = appliance.identity.backend.kubernetes(&manifest) {
+        let words = configuration.words(layout, &release);
+        kubernetes::migrate(layout, &release, kubernetes, &words, options.kubernetes.as_ref(), stop)?;
+    }
+    Ok(())
 }
 
 /// A workload's data as a release reads it: migrated in memory, never written back.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ::program::{Invocation, Limits, Overflow, RunError, run_limited};
 
 use crate::backend::{Error, Result};
-use crate::release::{self, Probe, Words, expand};
+use crate::release::{self, Probe, Words, expand, find};
 
 /// A single question.
 const ATTEMPT: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ impl Prober {
                     command.iter().map(|word| expand(word, words)).collect::<Result<_, release::Error>>()?;
                 let (program, args) =
                     command.split_first().ok_or_else(|| cannot_ask("no command".to_owned()))?;
-                Question::Command(Invocation::new(release.join(program)).args(args))
+                Question::Command(Invocation::new(find(release, program)).args(args))
             }
             Probe::Notify | Probe::Serial { .. } => Question::Told,
         };

@@ -11,12 +11,13 @@ use logic::upgrade::{
     Begin, ImageId, Kind, Next, Point, Record, SnapshotId, Step, Transaction, Trouble, Way, leftovers, next,
     trouble,
 };
+use program::Invocation;
 
 use crate::appliance::{Appliance, Held, write};
 use crate::configuration::key_of;
 use crate::error::{Error, Result};
 use crate::migration;
-use crate::{backend, release, workload};
+use crate::{backend, kubernetes, release, workload};
 
 /// Room for the journal that is set aside at its beginning: a transaction writes a few kilobytes.
 const JOURNAL_ROOM: u64 = 64 << 10;
@@ -39,6 +40,9 @@ pub struct Options {
     pub timeout: Option<Duration>,
     /// Secrets that replace those in the configuration.
     pub secrets: BTreeMap<String, String>,
+    /// What stores Kubernetes objects anew, for releases that want it. On its standard input it finds which servers to
+    /// start, `{"etcd": […], "kube-apiserver": […], "kubeconfig": "…"}`; exit code 0: all of them are.
+    pub kubernetes: Option<Invocation>,
 }
 
 /// How it ended.
@@ -219,11 +223,12 @@ impl<'a> Carrier<'a> {
             }
             Step::PowerOff => backend.power_off()?,
             Step::Snapshot => backend.snapshot(&begin.snapshot, &begin.from.id)?,
-            Step::Migrate => {
-                migration::write(appliance, &begin.to, &self.options.secrets, self.witness.stop())?
-            }
+            Step::Migrate => migration::write(appliance, &begin.to, self.options, self.witness.stop())?,
             Step::Reconfigure => backend.reconfigure(&begin.to.id)?,
-            Step::Revert => backend.revert(&begin.snapshot)?,
+            Step::Revert => {
+                kubernetes::at_rest(&appliance.layout)?;
+                backend.revert(&begin.snapshot)?;
+            }
             Step::Return => {
                 let point = begin.point.as_ref().ok_or(Error::NothingBegun)?;
                 backend.revert(&point.snapshot)?;

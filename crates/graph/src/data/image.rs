@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use oci::address::AddressError;
+use oci::signatures::{self, SignatureStore, StoreError};
 use oci::{Access, Extent, FetchError, ImageError, ImageReference, ImageSource};
 use trust::openpgp::{Keyring, OpenPgpError};
 
-use super::signatures::{self, SignatureStore, StoreError};
 use super::source::blocking;
 use super::tree::Tree;
 use super::{DataError, directory};
@@ -40,7 +40,9 @@ pub enum ImageDataError {
 impl ImageDataError {
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Reference(_) => "write image:HOST/REPO:TAG, image:HOST/REPO@DIGEST or image:oci:DIR:TAG",
+            Self::Reference(_) => {
+                "write image:HOST/REPO:TAG, image:HOST/REPO@DIGEST, image:oci:DIR:TAG or image:oci:DIR"
+            }
             Self::KeyFile { .. } | Self::Key { .. } => "export the key with `gpg --export --armor NAME`",
             Self::NoStore => "set graph-data-signatures to a directory or a URL",
             Self::Store(_) | Self::Signature(_) => "sign the image again with a key of graph-data-keys",
@@ -75,7 +77,7 @@ impl DataImage {
             (true, _) => None,
             (false, None) => return Err(ImageDataError::NoStore),
             (false, Some(place)) => {
-                let store = SignatureStore::open(place, &access, &settings.limits);
+                let store = SignatureStore::open(place, &access, &settings.limits.of_images());
                 Some((keys(&settings.graph_data_keys)?, store.map_err(ImageDataError::Store)?))
             }
         };

@@ -8,7 +8,6 @@ pub mod files;
 pub mod git;
 pub mod image;
 mod raw;
-pub mod signatures;
 mod source;
 pub mod tree;
 mod yaml;

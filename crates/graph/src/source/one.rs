@@ -71,6 +71,11 @@ impl Source {
             .map_err(|source| SourceError::Path { address: shown.clone(), source })?;
         let own = || match &address {
             Address::Registry { base, repository } => format!("{}/{repository}", host_of(base)),
+            // Payloads are read elsewhere, by whoever works in another directory.
+            Address::Layout(directory) => {
+                let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+                format!("oci:{}", absolute.display())
+            }
             other => other.to_string(),
         };
         let tagged = Tagged {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use logic::graph::release::Origin;
 use logic::graph::{Harvest, Notes, Place, Release, labels};
 use oci::repository::Repository;
+use oci::signatures::is_said_of_another;
 use oci::{FetchError, chain};
 use regex::Regex;
 use tokio::task::JoinSet;
@@ -45,6 +46,8 @@ impl Tagged {
         cache: &Arc<Cache>,
     ) -> Result<Look, Arc<FetchError>> {
         let mut listed = repository.tags().await?;
+        // Signatures and the like say something of another image; they are none.
+        listed.retain(|(tag, _)| !is_said_of_another(tag));
         if let Some(filter) = &self.filter {
             listed.retain(|(tag, _)| filter.is_match(tag));
         }

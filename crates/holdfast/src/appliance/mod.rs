@@ -2,7 +2,7 @@
 
 pub mod values;
 mod views;
-pub use views::workloads;
+pub use views::{ApplianceList, workloads};
 mod workload;
 
 use std::path::PathBuf;
@@ -16,13 +16,14 @@ use logic::period::Period;
 use logic::upgrade::{ApplianceName, ReleaseVersion};
 
 use self::values::{KeyValue, Secret};
-use self::views::{ApplianceList, ApplianceView};
+use self::views::ApplianceView;
 use self::workload::WorkloadCommand;
 use crate::bring;
 use crate::cli::Global;
 use crate::config;
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::storage;
 use crate::witness::Console;
 
 #[derive(Debug, Args)]
@@ -171,7 +172,7 @@ impl ApplianceCommand {
                 Ok(Exit::Done)
             }
             Verb::Start { name, wanted, timeout } => {
-                let options = options(&settings, *timeout);
+                let options = options(&settings, *timeout, global);
                 match name {
                     Some(name) if !wanted => start(&settings, name, &options, global),
                     _ => start_wanted(&settings, &options, global),
@@ -183,7 +184,7 @@ impl ApplianceCommand {
             }
             Verb::Log { name } => log(&settings, name),
             Verb::Rm { name, force } => {
-                commands::remove(hold(&settings, name)?, *force)?;
+                commands::remove(Appliance::open_damaged(&settings, name)?.hold()?, *force)?;
                 Console::new(global.quiet, global.progress_fd).say(&format!("{name} is removed"));
                 Ok(Exit::Done)
             }
@@ -216,8 +217,9 @@ pub fn hold(settings: &Settings, name: &ApplianceName) -> Result<Held> {
     Ok(Appliance::open(settings, name)?.hold()?)
 }
 
-pub fn options(settings: &Settings, timeout: Option<Period>) -> Options {
-    Options { timeout: timeout.or(settings.timeout).map(Period::get), ..Options::default() }
+pub fn options(settings: &Settings, timeout: Option<Period>, global: &Global) -> Options {
+    let timeout = timeout.or(settings.timeout).map(Period::get);
+    Options { timeout, kubernetes: storage::migrating_offline(global), ..Options::default() }
 }
 
 /// The version of a release from elsewhere.
@@ -252,7 +254,7 @@ fn create(
     let mut held = commands::create(create, &console)?;
     console.say(&format!("{name} is there, with {}", held.appliance.current()?.version));
     if start {
-        commands::start(&mut held, &options(settings, None), &console)?;
+        commands::start(&mut held, &options(settings, None, global), &console)?;
         console.say(&format!("{name} is ready"));
     }
     Ok(Exit::Done)
@@ -306,8 +308,12 @@ fn stop(settings: &Settings, name: Option<&ApplianceName>, global: &Global) -> R
         None => names(&settings.directory)?,
     };
     for one in names {
-        let was_on =
-            commands::stop(&mut hold(settings, &one)?, name.is_some(), &options(settings, None), &console)?;
+        let was_on = commands::stop(
+            &mut Appliance::open_damaged(settings, &one)?.hold()?,
+            name.is_some(),
+            &options(settings, None, global),
+            &console,
+        )?;
         console.say(&format!("{one} {}", if was_on { "is stopped" } else { "was not running" }));
     }
     Ok(Exit::Done)
@@ -324,8 +330,12 @@ fn configure(
     let console = Console::new(global.quiet, global.progress_fd);
     let set = values::map(&values.set, &values.set_secret)?;
     let changes = Changes { set, unset: unset.to_vec(), restart };
-    let in_use =
-        commands::configure(&mut hold(settings, name)?, &changes, &options(settings, None), &console)?;
+    let in_use = commands::configure(
+        &mut hold(settings, name)?,
+        &changes,
+        &options(settings, None, global),
+        &console,
+    )?;
     console.say(&match in_use {
         true => format!("{name} is configured"),
         false => format!("{name} is configured; it takes effect when it is started again (--restart)"),

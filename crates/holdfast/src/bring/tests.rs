@@ -131,7 +131,7 @@ fn every_failure_has_its_exit_code() {
     };
     for (reference, expected) in [
         ("r", Exit::Usage),
-        ("oci:nowhere", Exit::Usage),
+        ("oci:nowhere", Exit::NotFound),
         (&format!("http://{nobody}/r:t"), Exit::TryAgain),
         (&format!("http://{}/r:other", proxy.address), Exit::NotFound),
         (&format!("http://{}/other:t", proxy.address), Exit::NotFound),

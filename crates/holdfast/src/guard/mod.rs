@@ -13,8 +13,9 @@ use logic::guard::{Health, Place, Wanted, plan};
 use logic::host::DeploymentId;
 use logic::version::Version;
 
+pub use self::views::Status;
 use self::views::{
-    BackupList, Deployments, HealthReport, History, Marked, PlanView, PrunedView, Status, VerifiedList,
+    BackupList, Deployments, HealthReport, History, Marked, PlanView, PrunedView, VerifiedList,
 };
 use crate::cli::Global;
 use crate::config;
@@ -175,10 +176,9 @@ fn parse_version(text: &str) -> Result<Version> {
     Version::parse(text).map_err(|error| Failure::usage(error.to_string(), "give it as 4.14.0"))
 }
 
-pub fn status(facts: &Facts, global: &Global) -> Result<Exit> {
+pub fn known(facts: &Facts, global: &Global) -> Result<Status> {
     let device = facts.settings(global)?.device()?;
-    output::show(&Status::of(&device, &device.survey()?), global.output)?;
-    Ok(Exit::Done)
+    Ok(Status::of(&device, &device.survey()?))
 }
 
 impl GuardCommand {
@@ -191,7 +191,7 @@ impl GuardCommand {
                 settings.validate()?;
                 output::show(&Deployments::of(&settings.read_host()?), format)?;
             }
-            Verb::Status => return status(&self.facts, global),
+            Verb::Status => output::show(&known(&self.facts, global)?, format)?,
             verb => return verb.run(&settings, &settings.device()?, &console, format),
         }
         Ok(Exit::Done)

@@ -59,6 +59,15 @@ pub fn write(name: &str, language: Language, dir: &Path) -> Result<PathBuf> {
             hint: "choose another name: a migration that was released must not change".to_owned(),
         });
     }
+    if language == Language::Rust && is_of_a_release(dir) {
+        return Err(Failure {
+            exit: Exit::Refused,
+            error: format!("{} is for migrations, and a package to build is none yet", dir.display()),
+            causes: vec![],
+            hint: "put the package elsewhere with --dir, and what cargo builds from it into that directory"
+                .to_owned(),
+        });
+    }
     let from = named.version - 1;
     let filled = |text: &str| {
         text.replace("{NAME}", name)
@@ -83,4 +92,14 @@ pub fn write(name: &str, language: Language, dir: &Path) -> Result<PathBuf> {
         Failure::new(Exit::Unexpected, &error, format!("see that {} can be written", dir.display()))
     })?;
     Ok(place)
+}
+
+/// The directory of a release, where everything has to be a migration: by its name, or because there are some.
+fn is_of_a_release(dir: &Path) -> bool {
+    let is_migration = |entry: fs::DirEntry| {
+        entry.path().is_file() && entry.file_name().to_str().is_some_and(|name| Named::parse(name).is_ok())
+    };
+    let named =
+        std::path::absolute(dir).is_ok_and(|dir| dir.file_name().is_some_and(|name| name == "migrations"));
+    named || fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(is_migration))
 }

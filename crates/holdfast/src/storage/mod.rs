@@ -2,6 +2,7 @@
 
 mod views;
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,9 @@ use ::storage::{install, offline, overview, run_to_the_end};
 use clap::{Args, Subcommand};
 use logic::exit::Exit;
 use logic::period::Period;
-use logic::storage::{BadResource, Phase, Resource, Supported};
+use logic::storage::{BadResource, Gate, Phase, Resource, Supported};
+use program::Invocation;
+use serde::de::DeserializeOwned;
 use service::terminated;
 use tokio_util::sync::CancellationToken;
 
@@ -26,13 +29,14 @@ use crate::cli::Global;
 use crate::config;
 use crate::failure::{Failure, Result};
 use crate::log::{self, LogFormat};
-use crate::output::{self, Format};
+use crate::manifests;
+use crate::output;
 use crate::witness::Console;
 
 /// For the lease to be given back at the end.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
-/// No list of supported versions is longer.
-const LIST_LIMIT: u64 = 16 << 20;
+/// Of a file that is read whole.
+const FILE_LIMIT: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub struct StorageCommand {
@@ -104,6 +108,9 @@ struct Migrate {
     /// Start the etcd and the kube-apiserver of storage.offline, migrate everything, and stop them
     #[arg(long, conflicts_with_all = ["all", "no_wait", "timeout"])]
     offline: bool,
+    /// The servers, as JSON with the keys of storage.offline, instead of those; - for standard input
+    #[arg(long, value_name = "FILE", requires = "offline")]
+    servers: Option<PathBuf>,
     /// Ask for it, and leave it to the controller
     #[arg(long)]
     no_wait: bool,
@@ -119,7 +126,7 @@ impl StorageCommand {
         settings.validate().map_err(|error| Failure::usage(error, ""))?;
         match &self.verb {
             Verb::Controller(command) => command.run(settings),
-            Verb::Migrate(command) if command.offline => Migrate::offline(&settings, global),
+            Verb::Migrate(command) if command.offline => command.offline(settings, global),
             Verb::Migrate(command) => command.run(&settings, global),
             Verb::Status { resources } => status(&settings, resources, global),
             Verb::Gate { supported } => gate(&settings, supported, global),
@@ -179,7 +186,7 @@ impl Migrate {
                 std::pin::pin!(controller::run(&cluster, settings, options, Arc::default(), over.clone()));
             let mut latest = asked.clone();
             let mut said = Said::default();
-            let followed = follow(&client, &asked, |now| {
+            let followed = follow(&cluster, &asked, |now| {
                 said.tell(now, &console);
                 latest = now.to_vec();
             });
@@ -199,13 +206,16 @@ impl Migrate {
         Ok(exit)
     }
 
-    fn offline(settings: &Settings, global: &Global) -> Result<Exit> {
+    fn offline(&self, mut settings: Settings, global: &Global) -> Result<Exit> {
+        const KEYS: &str = "etcd, kube-apiserver and kubeconfig";
+        if let Some(file) = &self.servers {
+            settings.offline = Some(read_json(file, &format!("it needs {KEYS}"))?);
+        }
         let Some(offline) = &settings.offline else {
-            return Err(Failure::usage(
-                "nothing says which etcd and kube-apiserver to start",
-                "set etcd, kube-apiserver and kubeconfig in [storage.offline] of the configuration",
-            ));
+            let hint = format!("set {KEYS} in [storage.offline] of the configuration");
+            return Err(Failure::usage("nothing says which etcd and kube-apiserver to start", hint));
         };
+        let settings = &settings;
         log::start(LogFormat::Text);
         let settled = run_to_the_end(async {
             offline::migrate(offline, settings, Arc::default(), until_terminated()).await
@@ -273,64 +283,91 @@ fn status(settings: &Settings, only: &[Resource], global: &Global) -> Result<Exi
     Ok(Exit::Done)
 }
 
-fn gate(settings: &Settings, supported: &Path, global: &Global) -> Result<Exit> {
+/// What stands in the way of an API server that understands what a file says, a line each.
+pub fn blockers(supported: &Path, settings: &Settings) -> Result<Vec<String>> {
+    asked(supported, settings).map(|gate| lines(&gate))
+}
+
+/// The same, of a cluster that one is connected to.
+pub async fn blockers_in(cluster: &Cluster, supported: &Path, settings: &Settings) -> Result<Vec<String>> {
+    let supported = read_supported(supported)?;
+    let seen = overview::overview(&cluster.client().map_err(::storage::Error::from)?).await?;
+    Ok(lines(&seen.gate(&supported, now(), patience(settings))))
+}
+
+fn lines(gate: &Gate) -> Vec<String> {
+    gate.blockers.iter().map(|blocker| format!("{}: {}", blocker.resource, blocker.reason)).collect()
+}
+
+fn asked(supported: &Path, settings: &Settings) -> Result<Gate> {
     let supported = read_supported(supported)?;
     let seen = run_to_the_end(async {
         let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
         overview::overview(&cluster.client()?).await
     })?;
-    let gate = seen.gate(&supported, now(), patience(settings));
+    Ok(seen.gate(&supported, now(), patience(settings)))
+}
+
+fn gate(settings: &Settings, supported: &Path, global: &Global) -> Result<Exit> {
+    let gate = asked(supported, settings)?;
     let exit = if gate.blockers.is_empty() { Exit::Done } else { Exit::Refused };
     output::show(&GateView::of(&gate), global.output)?;
     Ok(exit)
 }
 
-fn read_supported(path: &Path) -> Result<Vec<Supported>> {
-    let unreadable = |why: String| {
-        let hint = "write it as [{\"resource\":\"cronjobs.batch\",\"versions\":[\"v1\",\"v1beta1\"]}]";
-        Failure::usage(format!("can't read {}: {why}", path.display()), hint)
-    };
+fn unreadable(path: &Path, why: &dyn std::error::Error, hint: &str) -> Failure {
+    Failure::usage(format!("can't read {}: {why}", path.display()), hint)
+}
+
+/// - is standard input.
+fn read_json<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<T> {
     let mut text = String::new();
     let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().lock().take(LIST_LIMIT).read_to_string(&mut text),
-        false => std::fs::File::open(path).and_then(|file| file.take(LIST_LIMIT).read_to_string(&mut text)),
+        true => std::io::stdin().lock().take(FILE_LIMIT).read_to_string(&mut text),
+        false => std::fs::File::open(path).and_then(|file| file.take(FILE_LIMIT).read_to_string(&mut text)),
     };
-    read.map_err(|error| unreadable(error.to_string()))?;
-    let list: Vec<Supported> = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+    read.map_err(|error| unreadable(path, &error, hint))?;
+    serde_json::from_str(&text).map_err(|error| unreadable(path, &error, hint))
+}
+
+fn read_supported(path: &Path) -> Result<Vec<Supported>> {
+    let hint = "write it as [{\"resource\":\"cronjobs.batch\",\"versions\":[\"v1\",\"v1beta1\"]}]";
+    let list: Vec<Supported> = read_json(path, hint)?;
     // A name that can't be one would never match, and the gate would blame the cluster for it.
     for entry in &list {
-        entry.resource.parse::<Resource>().map_err(|error| unreadable(error.to_string()))?;
+        entry.resource.parse::<Resource>().map_err(|error| unreadable(path, &error, hint))?;
     }
     Ok(list)
+}
+
+/// This program as it migrates a cluster that is not running, told of its servers on standard input: for parts that have
+/// such a cluster. Of the environment it has what configures it.
+pub fn migrating_offline(global: &Global) -> Option<Invocation> {
+    let mut invocation = Invocation::new(std::env::current_exe().ok()?);
+    if let Some(file) = &global.config {
+        invocation = invocation.args([OsStr::new("--config"), std::path::absolute(file).ok()?.as_os_str()]);
+    }
+    invocation.clear_env = true;
+    let ours =
+        |name: &OsStr| name == "PATH" || name.to_string_lossy().to_lowercase().starts_with("holdfast_");
+    // What it says is for the message when it fails.
+    invocation = invocation.env(log::LEVEL, "warn");
+    invocation.env.extend(std::env::vars_os().filter(|(name, _)| ours(name)));
+    Some(invocation.args(["storage", "migrate", "--offline", "--servers", "-"]))
 }
 
 fn install(settings: &Settings, image: Option<&str>, dry_run: bool, global: &Global) -> Result<Exit> {
     let mut objects = install::custom_resources();
     objects.extend(install::rights());
     objects.extend(image.map(install::deployment).unwrap_or_default());
-    if dry_run && global.output == Format::Json {
-        let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": objects });
-        output::print(&format!("{list:#}\n"));
-        return Ok(Exit::Done);
-    }
     if dry_run {
-        for object in &objects {
-            let value = serde_json::to_value(object).unwrap_or_default();
-            let text = serde_saphyr::to_string(&value)
-                .map_err(|error| Failure::new(Exit::Unexpected, &error, "this is a defect"))?;
-            output::print(&format!("---\n{text}"));
-        }
-        return Ok(Exit::Done);
+        return manifests::print(&objects, global);
     }
     run_to_the_end(async {
         let cluster = Cluster::connect(settings.kubeconfig.as_deref()).await?;
-        install::apply(&cluster.client()?, &objects).await
+        Ok(install::apply(&cluster.client()?, &objects).await?)
     })?;
-    let names = objects.iter().map(|object| {
-        let kind = object.types.as_ref().map_or("", |types| &types.kind).to_lowercase();
-        format!("{kind}/{}", object.metadata.name.as_deref().unwrap_or_default())
-    });
-    output::print(&names.map(|name| name + "\n").collect::<String>());
+    manifests::name(&objects);
     if image.is_none() && !global.quiet {
         eprintln!("no --image was given: run `holdfast storage controller` where it reaches the cluster");
     }

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use testkit::image::{Form, Image, Layer, Layout, Packing};
 use testkit::registry::Registry;
 
-use crate::site::{Release, Site};
-use crate::slot::Slot;
+use crate::site::{Release, Site, Slot};
 
 fn old() -> Release {
     Release::of(10)
@@ -119,4 +118,34 @@ fn a_rollback_that_would_not_lead_back_is_refused_and_says_why() {
     fs::write(&point, kept).unwrap();
     site.ok(&["upgrade", "shop", "--rollback"]);
     site.serves(&old());
+}
+
+#[test]
+fn the_status_of_the_machine_names_its_appliances() {
+    let site = Site::<Slot>::new();
+    site.create(&Release::of(10));
+    let status = |deployments: &str, more: &[&str]| {
+        fs::write(site.root.join("deployments.json"), deployments).unwrap();
+        let mut command = site.command(&["status"]);
+        command.args(more).env("HOLDFAST_GUARD_DEPLOYMENTS", site.root.join("deployments.json"));
+        command.env("HOLDFAST_GUARD_DATA_DIR", site.root.join("device"));
+        command.env("HOLDFAST_GUARD_BACKUPS_DIR", site.root.join("backups"));
+        command.env("HOLDFAST_GUARD_WORKLOAD_VERSION", "4.14.0").env("HOLDFAST_GUARD_BOOT_ID", "b1");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let device = r#"{"booted":"d1","rollback":"d2","deployments":["d1","d2"]}"#;
+    let (code, shown) = status(device, &[]);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("d1") && shown.contains("shop") && shown.contains("up to date"), "{shown}");
+    let (_, shown) = status(device, &["-o", "json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(
+        (&shown["booted"], &shown["appliances"][0]["name"]),
+        (&"d1".into(), &"shop".into()),
+        "{shown:#}"
+    );
+    // Where guard knows nothing, appliances are shown all the same.
+    let (code, shown) = status("", &[]);
+    assert!(code != Some(0) && shown.contains("shop"), "{code:?}: {shown}");
 }

@@ -9,8 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 use testkit::trace::Trace;
 
-use crate::site::{Release, Site};
-use crate::slot::Slot;
+use crate::site::{Release, Site, Slot};
 
 /// In plain shell, because it is run some hundred times under a tracer.
 const MIGRATION: &str = r#"#!/bin/sh

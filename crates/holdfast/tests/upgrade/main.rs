@@ -2,6 +2,7 @@
 //! kill at every point.
 #![allow(clippy::unwrap_used)]
 
+mod agent;
 mod asking;
 mod guide;
 mod kills;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
+use testkit::programs;
 use testkit::vm::{Answer, ask};
 
 /// How long anything may take before a test gives up.
@@ -56,6 +56,38 @@ pub trait Kind {
     fn write(release: &Release, to: &Path);
 }
 
+/// A supervised process.
+pub struct Slot;
+
+impl Kind for Slot {
+    const BACKEND: &'static str = "slot";
+
+    fn write(release: &Release, to: &Path) {
+        fs::create_dir_all(to.join("bin")).unwrap();
+        let program = to.join("bin/notes");
+        fs::copy(programs::notes(), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = vec!["bin/notes", "--data", "{data}", "--port", "{config.port}", "--version"];
+        let (version, data) = (release.version(), release.data.to_string());
+        command.extend([version.as_str(), "--data-version", &data]);
+        if release.never_ready {
+            command.extend(["--misbehave", "never-ready"]);
+        }
+        let manifest = json!({
+            "apiVersion": "holdfast/v1",
+            "kind": "Release",
+            "version": version,
+            "slot": {"command": command},
+            "readiness": {
+                "probe": {"http": {"url": "http://127.0.0.1:{config.port}/ready"}},
+                "timeout": "60s",
+                "interval": "10ms",
+            },
+        });
+        fs::write(to.join("release.json"), manifest.to_string()).unwrap();
+    }
+}
+
 /// Renames a key per version, and copies the store forward.
 pub fn ordinary_migration(version: u32) -> String {
     format!(
@@ -86,6 +118,17 @@ pub struct Done {
     pub err: String,
 }
 
+impl Done {
+    pub fn by(mut command: Command) -> Self {
+        let output = command.output().unwrap();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
 impl<K: Kind> Site<K> {
     pub fn new() -> Self {
         Self::at(&std::env::temp_dir())
@@ -98,7 +141,7 @@ impl<K: Kind> Site<K> {
         let root = dir.join(format!("holdfast-upgrade-{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(root.join("releases")).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = testkit::ports::free_port();
         Self { root, port, kind: std::marker::PhantomData }
     }
 
@@ -131,6 +174,8 @@ impl<K: Kind> Site<K> {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         command.args(words).env("HOLDFAST_UPGRADE_DIRECTORY", self.appliances());
+        // Never that of the machine at hand.
+        command.env("HOLDFAST_AGENT_DIRECTORY", self.root.join("agent"));
         // Whether the processor of the machine at hand can do it is not what is tested.
         command.env("HOLDFAST_UPGRADE_VM__ACCELERATE", "false");
         command.stdin(Stdio::null()).current_dir(&self.root);
@@ -138,12 +183,7 @@ impl<K: Kind> Site<K> {
     }
 
     pub fn run(&self, words: &[&str]) -> Done {
-        let output = self.command(words).output().unwrap();
-        Done {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Done::by(self.command(words))
     }
 
     #[track_caller]

@@ -7,43 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
-use testkit::programs;
+use serde_json::Value;
 use testkit::scratch_fs::{FsKind, ScratchFs};
 
-use crate::site::{Kind, Release, Site};
+use crate::site::{Done, Release, Site, Slot};
 use crate::stories;
-
-pub struct Slot;
-
-impl Kind for Slot {
-    const BACKEND: &'static str = "slot";
-
-    fn write(release: &Release, to: &Path) {
-        fs::create_dir_all(to.join("bin")).unwrap();
-        let program = to.join("bin/notes");
-        fs::copy(programs::notes(), &program).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = vec!["bin/notes", "--data", "{data}", "--port", "{config.port}", "--version"];
-        let (version, data) = (release.version(), release.data.to_string());
-        command.extend([version.as_str(), "--data-version", &data]);
-        if release.never_ready {
-            command.extend(["--misbehave", "never-ready"]);
-        }
-        let manifest = json!({
-            "apiVersion": "holdfast/v1",
-            "kind": "Release",
-            "version": version,
-            "slot": {"command": command},
-            "readiness": {
-                "probe": {"http": {"url": "http://127.0.0.1:{config.port}/ready"}},
-                "timeout": "60s",
-                "interval": "10ms",
-            },
-        });
-        fs::write(to.join("release.json"), manifest.to_string()).unwrap();
-    }
-}
 
 stories! { Slot:
     upgrade_without_migration,
@@ -308,7 +276,7 @@ fn secrets_are_sealed_rotated_and_never_shown() {
 #[test]
 fn workloads_go_on_throughout_and_are_read_through_migration() {
     let site = site();
-    let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let own = testkit::ports::free_port();
     let port = own.to_string();
     let words = ["appliance", "workload", "create", "shop", "cache", "--set", "size=3", "--"];
     let command = ["{release}/bin/notes", "--data", "{data}", "--port", &port, "--version", "w"];
@@ -442,4 +410,91 @@ fn a_secret_is_in_no_file_and_a_resumption_asks_for_it_again() {
     site.serves(&new());
     // There is nothing to do, and so nothing that would replace it.
     site.ends(&words, 4);
+}
+
+#[test]
+fn a_release_without_its_program_is_refused_before_anything_is_stopped() {
+    let site = site();
+    let reference = site.release(&new());
+    let program = Path::new(&reference).join("bin/notes");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = site.ends(&["upgrade", "shop", "--release", &reference], 4);
+    assert!(refused.err.contains("bin/notes") && !refused.err.contains("power-off"), "{}", refused.err);
+    fs::remove_file(&program).unwrap();
+    site.ends(&["upgrade", "shop", "--release", &reference], 4);
+    untouched(&site);
+}
+
+#[test]
+fn what_storage_holds_up_is_refused_unless_a_person_insists() {
+    let site = site();
+    let reference = site.release(&new());
+    let manifests = Path::new(&reference).join("release-manifests");
+    fs::create_dir_all(&manifests).unwrap();
+    fs::write(manifests.join("supported-storage-versions.json"), "{}").unwrap();
+    let upgrade = |more: &[&str]| {
+        let words = [&["upgrade", "shop", "--release", &reference], more].concat();
+        let mut command = site.command(&words);
+        // A cluster that can't be asked: nobody knows what is stored there.
+        command.env("HOLDFAST_STORAGE_KUBECONFIG", site.root.join("none"));
+        Done::by(command)
+    };
+    for more in [&[][..], &["--dry-run"]] {
+        let refused = upgrade(more);
+        assert_eq!(refused.code, 4, "{refused:?}");
+        assert!(
+            refused.err.contains("storage-gate: ") && refused.err.contains("`--force storage-gate`"),
+            "{refused:?}"
+        );
+    }
+    untouched(&site);
+    let done = upgrade(&["--force", "storage-gate"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    site.serves(&new());
+}
+
+#[test]
+fn of_two_who_make_the_same_appliance_one_succeeds() {
+    let site = Site::<Slot>::new();
+    let (reference, port) = (site.release(&old()), format!("port={}", site.port));
+    let words = ["appliance", "create", "shop", "--release", &reference, "--set", &port];
+    for _ in 0..10 {
+        let tries: Vec<_> = (0..3).map(|_| site.command(&words).spawn().unwrap()).collect();
+        let codes: Vec<_> = tries.into_iter().map(|mut it| it.wait().unwrap().code().unwrap()).collect();
+        assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
+        assert!(codes.iter().all(|code| matches!(code, 0 | 4 | 75)), "{codes:?}");
+        site.ok(&["appliance", "inspect", "shop"]);
+        site.ok(&["appliance", "rm", "shop"]);
+    }
+}
+
+#[test]
+fn one_whose_record_is_damaged_can_be_stopped_and_removed() {
+    let site = site();
+    fs::write(site.appliance().join("appliance.json"), "").unwrap();
+    site.ends(&["appliance", "start", "shop"], 8);
+    site.ends(&["appliance", "rm", "shop"], 4);
+    site.ok(&["appliance", "stop", "shop"]);
+    assert!(site.get("/version").is_none(), "it still answers");
+    site.ok(&["appliance", "rm", "shop"]);
+    assert!(!site.appliance().exists());
+}
+
+#[test]
+fn a_dry_run_of_a_rollback_shows_its_steps_or_why_there_are_none() {
+    let site = site();
+    let words = ["upgrade", "shop", "--rollback", "--dry-run"];
+    site.ends(&words, 3);
+    site.upgrade(&new());
+    let plan = site.ok(&words).out;
+    assert!(plan.contains("return") && plan.contains(&old().version()), "{plan}");
+    site.serves(&new());
+    site.ok(&["upgrade", "shop", "--rollback"]);
+    let reference = site.release(&new());
+    site.killed_at(&["upgrade", "shop", "--release", &reference], "migrate");
+    let plan = site.ok(&words).out;
+    assert!(plan.contains("revert") && plan.contains(&old().version()), "{plan}");
+    site.state_is("interrupted");
+    site.ok(&["upgrade", "shop", "--rollback"]);
+    untouched(&site);
 }

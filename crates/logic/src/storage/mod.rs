@@ -8,7 +8,6 @@
 mod answer;
 mod definitions;
 mod gate;
-mod lead;
 mod migration;
 mod names;
 mod pace;
@@ -21,8 +20,7 @@ mod trigger;
 pub use answer::{Answer, Verdict, answer};
 pub use definitions::{Definition, Definitions, Noticed};
 pub use gate::{Blocker, Gate, Reason, ServedHere, Supported, gate};
-pub use lead::{Claim, Lead, LeaseSeen};
-pub use migration::{Migration, Phase, Stamp};
+pub use migration::{Migration, Phase, Stamp, list_in};
 pub use names::VersionNames;
 pub use pace::Pace;
 pub use queue::{Waiting, to_begin};

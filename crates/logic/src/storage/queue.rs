@@ -1,4 +1,5 @@
-//! Which migrations to begin: so many at a time, one for a resource, and those that wait longest first.
+//! Which migrations to begin: so many at a time, one for a resource, and those that wait longest first. One that can't
+//! go on gives its place back, and comes after all that had fewer turns: it keeps nobody from theirs.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +7,8 @@ use super::resource::Resource;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
+    /// How often it gave its place back.
+    pub turns: u32,
     /// In seconds since 1970.
     pub since: i64,
     pub name: String,
@@ -25,7 +28,7 @@ mod tests {
     use super::*;
 
     fn waiting(since: i64, name: &str, resource: &str) -> Waiting {
-        Waiting { since, name: name.into(), resource: Resource::new("", resource) }
+        Waiting { turns: 0, since, name: name.into(), resource: Resource::new("", resource) }
     }
 
     fn begun(waiting: Vec<Waiting>, running: &[&str], at_once: usize) -> Vec<String> {
@@ -42,5 +45,16 @@ mod tests {
         assert_eq!(begun(all(), &["nodes"], 1), Vec::<String>::new());
         // None at all would be a controller that does nothing.
         assert_eq!(begun(all(), &[], 0), ["b"]);
+    }
+
+    #[test]
+    fn those_that_gave_their_place_back_keep_nobody_waiting() {
+        let mut all: Vec<Waiting> = (1..=4).map(|at| waiting(at, "stuck", &format!("away-{at}"))).collect();
+        all.iter_mut().for_each(|it| it.turns = 1);
+        all.push(waiting(9, "new", "pods"));
+        assert_eq!(begun(all.clone(), &[], 4), ["new", "stuck", "stuck", "stuck"]);
+        // The one that was left out is the next.
+        all[..3].iter_mut().for_each(|it| it.turns = 2);
+        assert_eq!(to_begin(all, &BTreeSet::from([Resource::new("", "pods")]), 2)[0].since, 4);
     }
 }

@@ -105,6 +105,12 @@ impl State {
             && self.persisted[0] == self.current
     }
 
+    /// Whether API servers disagree on what is written, by somebody who looked not longer ago than `patience`: without a
+    /// trigger nobody writes down that they agree again.
+    pub fn is_disputed(&self, now: i64, patience: i64) -> bool {
+        self.current == StoredVersion::Unknown && self.heartbeat.abs_diff(now) <= patience.unsigned_abs()
+    }
+
     /// Adds versions that objects may be stored in; each is held once.
     pub fn may_hold(&mut self, versions: impl IntoIterator<Item = StoredVersion>) {
         for version in versions {
@@ -133,5 +139,13 @@ mod tests {
         state.may_hold([a.clone().into(), b.clone().into(), a.clone().into()]);
         assert_eq!(state.persisted, [StoredVersion::Unknown, a.into(), b.into()]);
         assert!(!state.is_settled());
+    }
+
+    #[test]
+    fn a_dispute_is_one_while_somebody_looks() {
+        let disputed = State::unknown(StoredVersion::Unknown, 1000);
+        assert!(disputed.is_disputed(1010, 20));
+        assert!(!disputed.is_disputed(1021, 20));
+        assert!(!State::unknown(VersionHash::from("a").into(), 1000).is_disputed(1010, 20));
     }
 }

@@ -24,8 +24,8 @@ pub(crate) fn before_exec(
     command: &mut Command,
     hook: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) {
-    // SAFETY: what runs in `hook` is this crate's sandbox, which makes system calls only (see the module's invariant):
-    // it takes no lock and allocates nothing, whatever other threads were doing at the fork.
+    // SAFETY: what runs in `hook` is this crate's, the sandbox or `run::end_with`, which make system calls only (see the
+    // module's invariant): they take no lock and allocate nothing, whatever other threads were doing at the fork.
     unsafe { command.pre_exec(hook) };
 }
 

@@ -4,6 +4,7 @@
 //! Architecture invariant: a migration is called `Succeeded` only after every object was written since its stamp, while
 //! the storage version is still the one that it is stamped with; and that is the last thing written about it.
 
+mod behind;
 mod objects;
 mod page;
 mod pass;
@@ -20,15 +21,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use logic::storage::{Phase, Resource};
+use logic::storage::{Phase, Resource, list_in};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use self::behind::Behind;
 use self::objects::Objects;
 use self::pass::{Course, Pass, PassEnd};
 use self::paths::Paths;
-use self::record::{Lost, Record};
+use self::record::{Lost, Record, Rhythm};
 use self::reply::Requests;
 use self::report::Report;
 use self::tally::Counts;
@@ -38,12 +40,16 @@ use crate::api::StorageVersionMigration;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 
-/// Cheap to clone. All migrations share one pace.
+/// Cheap to clone. All migrations share one pace, and a slower one where a server behind the API server asks for that.
 #[derive(Clone)]
 pub struct Migrator {
     requests: Requests,
+    behind: Behind,
     tries: u32,
     patience: Duration,
+    rhythm: Rhythm,
+    /// How old what a StorageState says may be, in seconds.
+    believed_for: i64,
 }
 
 /// How a migration came to its end here.
@@ -55,18 +61,54 @@ pub enum Ended {
     Stopped,
     /// Its object was deleted.
     Gone,
+    /// It can't go on now, and others may have its place; at its next turn it goes on from where it was.
+    Aside,
 }
 
-/// A storage version that changes this often during one migration will not stay.
+/// How a migration comes to run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    /// Since when it is known.
+    pub seen: Instant,
+    /// Whether others wait for its place.
+    pub gives_way: bool,
+}
+
+/// A storage version that changes this often during one migration will not stay; nor will a list that expires this often.
 const MOST_PASSES: u32 = 5;
-/// API servers show a custom resource's new storage version a moment before they use it.
-const IN_USE_AFTER: Duration = Duration::from_secs(1);
+
+/// What a pass goes by.
+struct How {
+    /// Since when its storage version is shown; none if it is looked up by the pass.
+    shown: Option<Instant>,
+    gives_way: bool,
+    stop: CancellationToken,
+}
 
 /// How one migration goes on after a pass.
 enum Next {
     Over(Ended),
-    /// What it is worth has changed: everything once more.
-    Anew(Box<Record>),
+    /// Everything once more.
+    Anew(Box<Record>, Because),
+}
+
+/// Why everything has to be done once more.
+#[derive(Clone, Copy)]
+enum Because {
+    /// What it is worth has changed.
+    VersionChanged,
+    ListExpired,
+}
+
+impl Because {
+    /// When it was so every time.
+    fn failure(self) -> Failure {
+        let (reason, why) = match self {
+            Self::VersionChanged => ("StorageVersionUnstable", "its storage version keeps changing"),
+            Self::ListExpired => ("ListExpired", "its list keeps expiring before it is read to its end"),
+        };
+        Failure { reason, why: why.to_owned() }
+    }
 }
 
 /// What ends a migration as `Failed`, other than objects.
@@ -79,20 +121,41 @@ impl Migrator {
     pub fn new(client: Client, settings: &Settings, metrics: Arc<Metrics>) -> Self {
         let throttle = Throttle::new(settings.writes_at_once, metrics.clone());
         let requests = Requests { client, throttle, metrics };
-        Self { requests, tries: settings.tries.max(1), patience: settings.patience.get() }
+        // The trigger looks twice in a period.
+        let believed_for = i64::try_from(settings.period.get().as_secs()).unwrap_or(i64::MAX);
+        let (tries, patience) = (settings.tries.max(1), settings.patience.get());
+        Self { requests, behind: Behind::default(), tries, patience, rhythm: Rhythm::default(), believed_for }
+    }
+
+    /// How far a migration came is written down this often: the less is done again after an interruption.
+    #[must_use]
+    pub fn recording_every(mut self, every: Duration) -> Self {
+        self.rhythm = Rhythm { first: every, every };
+        self
     }
 
     /// Carries out one migration until it is over, or must end: then not one more write begins. Goes on from where an
     /// earlier run left it.
     pub async fn run(&self, migration: StorageVersionMigration, stop: CancellationToken) -> Ended {
+        let turn = Turn { seen: Instant::now(), gives_way: false };
+        self.take_turn(migration, turn, stop).await
+    }
+
+    /// The same, for one of many.
+    pub(crate) async fn take_turn(
+        &self,
+        migration: StorageVersionMigration,
+        turn: Turn,
+        stop: CancellationToken,
+    ) -> Ended {
         let resource = Arc::new(migration.spec.resource.resource());
         let name = migration.metadata.name.clone().unwrap_or_default();
         let ended = tokio::select! {
             biased;
             () = stop.cancelled() => Ended::Stopped,
-            ended = self.carry_out(migration, &resource, &stop) => ended,
+            ended = self.carry_out(migration, turn, &resource, &stop) => ended,
         };
-        self.requests.metrics.remaining(&resource, None);
+        self.requests.metrics.progress(&resource, None);
         info!(migration = name, %resource, ?ended, "migration ended");
         ended
     }
@@ -100,6 +163,7 @@ impl Migrator {
     async fn carry_out(
         &self,
         migration: StorageVersionMigration,
+        turn: Turn,
         resource: &Arc<Resource>,
         stop: &CancellationToken,
     ) -> Ended {
@@ -108,17 +172,20 @@ impl Migrator {
             Phase::Failed => return Ended::Failed,
             Phase::Pending | Phase::Running => {}
         }
+        // Whoever stamped it had seen the storage version before; otherwise that is seen when it is stamped.
+        let mut shown = migration.stamp().map(|_| turn.seen);
         let mut start = Some(Start::of(&migration));
         let mut record = Record::new(self.requests.client.clone(), migration);
+        let mut because = Because::VersionChanged;
         for _ in 0..MOST_PASSES {
-            match self.once(record, resource, start.take(), stop).await {
+            let how = How { shown: shown.take(), gives_way: turn.gives_way, stop: stop.clone() };
+            match self.once(record, resource, start.take(), how).await {
                 Ok(Next::Over(ended)) | Err(Lost(ended)) => return ended,
-                Ok(Next::Anew(same)) => record = *same,
+                Ok(Next::Anew(same, why)) => (record, because) = (*same, why),
             }
         }
-        let why = "its storage version keeps changing".to_owned();
-        let failure = Failure { reason: "StorageVersionUnstable", why };
-        self.fail(record, &Counts::default(), Some(failure)).await.unwrap_or_else(|Lost(ended)| ended)
+        let failed = self.fail(record, &Counts::default(), Some(because.failure())).await;
+        failed.unwrap_or_else(|Lost(ended)| ended)
     }
 
     /// One pass through all objects from `start`, or from the beginning with a new stamp; and the verdict on it.
@@ -127,9 +194,8 @@ impl Migrator {
         mut record: Record,
         resource: &Arc<Resource>,
         start: Option<Start>,
-        stop: &CancellationToken,
+        how: How,
     ) -> Result<Next, Lost> {
-        let begun = Instant::now();
         // Whatever happens to the definition after this is noticed at the end.
         let begin = self.begin(&mut record, resource, start).await?;
         let Begin { stamp, version, definition, start } = match begin {
@@ -138,31 +204,33 @@ impl Migrator {
                 return Ok(Next::Over(self.fail(record, &Counts::default(), Some(failure)).await?));
             }
         };
-        let not_before = match &definition {
-            Some(_) if start.token.is_none() => begun + IN_USE_AFTER,
-            _ => begun,
-        };
+        let shown_for = how.shown.map_or(Duration::ZERO, |shown| shown.elapsed());
+        let pause = list_in(definition.is_some(), start.token.is_some(), shown_for);
+        tokio::time::sleep(pause).await;
         let paths = Arc::new(Paths::new(&resource.group, &version, &resource.resource));
+        let requests = self.requests_for(resource, &version, definition.as_ref()).await;
         let course = Course {
-            objects: Objects { requests: self.requests.clone(), paths },
+            objects: Objects { requests, paths },
             resource: resource.clone(),
             tries: self.tries,
             patience: self.patience,
-            not_before,
-            stop: stop.clone(),
+            rhythm: self.rhythm,
+            gives_way: how.gives_way,
+            stop: how.stop,
         };
         let (end, mut record, mut report) =
             Pass::new(course, record, start.token, start.counts).run().await?;
         let counts = match end {
             PassEnd::Through(counts) => counts,
-            PassEnd::Anew => return Ok(Next::Anew(Box::new(record))),
+            PassEnd::Anew => return Ok(Next::Anew(Box::new(record), Because::ListExpired)),
+            PassEnd::Aside => return Ok(Next::Over(Ended::Aside)),
             PassEnd::Failed { counts, reason, why } => {
                 let failure = Some(Failure { reason, why });
                 return Ok(Next::Over(self.fail(record, &counts, failure).await?));
             }
         };
         match self.judge(resource, &stamp, definition.as_ref(), &counts).await {
-            Ok(Verdict::Changed) => Ok(Next::Anew(Box::new(record))),
+            Ok(Verdict::Changed) => Ok(Next::Anew(Box::new(record), Because::VersionChanged)),
             Ok(Verdict::Stands) if counts.failed == 0 => {
                 let status = report.succeeded(record.status(), &counts);
                 record.write(&status).await?;

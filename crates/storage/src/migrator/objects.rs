@@ -62,7 +62,11 @@ pub(super) enum NotListed {
     Gone(String),
     Forbidden(String),
     Throttled,
-    Absent(String),
+    /// As [`Tried::Absent`].
+    Absent {
+        why: String,
+        silent: bool,
+    },
     Failed(String),
 }
 
@@ -97,7 +101,7 @@ impl Objects {
                     self.requests.throttle.throttled(reply.began, pause);
                     NotListed::Throttled
                 }
-                Verdict::Absent => NotListed::Absent(reply.why()),
+                Verdict::Absent => NotListed::Absent { why: reply.why(), silent: reply.status.is_none() },
                 _ => NotListed::Failed(reply.why()),
             },
         })

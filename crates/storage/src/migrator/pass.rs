@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::Ended;
 use super::objects::{Name, NotListed, Objects, Tried};
 use super::page::{Page, PageSize};
-use super::record::{Lost, Record};
+use super::record::{Lost, Record, Rhythm};
 use super::report::{Report, Stuck};
 use super::tally::{Counts, Tally};
 use super::trouble::Trouble;
@@ -34,8 +34,9 @@ pub(super) struct Course {
     pub resource: Arc<Resource>,
     pub tries: u32,
     pub patience: Duration,
-    /// No write begins before.
-    pub not_before: Instant,
+    pub rhythm: Rhythm,
+    /// Whether it ends while others could go on and this one can't.
+    pub gives_way: bool,
     pub stop: CancellationToken,
 }
 
@@ -44,6 +45,8 @@ pub(super) enum PassEnd {
     Through(Counts),
     /// The list can't be gone on with: it has to be begun anew.
     Anew,
+    /// It can't go on now; what was recorded is gone on from.
+    Aside,
     Failed {
         counts: Counts,
         reason: &'static str,
@@ -63,6 +66,7 @@ struct Refusals {
 enum End {
     Through,
     Anew,
+    Aside,
     Failed { reason: &'static str, why: String },
 }
 
@@ -94,9 +98,6 @@ pub(super) struct Pass {
     bytes: usize,
 }
 
-/// Short migrations come and go without a word in between.
-const FIRST_RECORD: Duration = Duration::from_secs(1);
-const RECORD_EVERY: Duration = Duration::from_secs(2);
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// Objects that wait for another try, before no more are read.
@@ -112,6 +113,7 @@ impl Pass {
         let tally = Tally::resume(token.clone(), counts);
         report.begin(tally.migrated + tally.failed);
         Self {
+            record_due: Instant::now() + course.rhythm.first,
             course,
             report,
             tally,
@@ -126,7 +128,6 @@ impl Pass {
             writing: FuturesUnordered::new(),
             listing: None,
             recording: None,
-            record_due: Instant::now() + FIRST_RECORD,
             told: (0, None),
             no_list: None,
             no_write: None,
@@ -150,6 +151,7 @@ impl Pass {
         let end = match end {
             End::Through => PassEnd::Through(counts),
             End::Anew => PassEnd::Anew,
+            End::Aside => PassEnd::Aside,
             End::Failed { reason, why } => PassEnd::Failed { counts, reason, why },
         };
         let record = self.record.ok_or(Lost(Ended::Stopped))?;
@@ -199,9 +201,8 @@ impl Pass {
         let now = Instant::now();
         let due = self.later.peek().map(|Reverse(later)| later.due);
         let troubles = [&self.no_list, &self.no_write].into_iter().flatten().map(|trouble| trouble.until);
-        let begin = (!self.queue.is_empty()).then_some(self.course.not_before);
-        let times = troubles.chain(due).chain(begin).chain([self.record_due]).filter(|time| *time > now);
-        times.min().unwrap_or(now + RECORD_EVERY)
+        let times = troubles.chain(due).chain([self.record_due]).filter(|time| *time > now);
+        times.min().unwrap_or(now + self.course.rhythm.every)
     }
 
     fn dispatch(&mut self) {
@@ -213,7 +214,6 @@ impl Pass {
             self.queue.push_front(later.task);
         }
         let at_once = match &self.no_write {
-            _ if now < self.course.not_before => 0,
             Some(trouble) if now < trouble.until => 0,
             // One asks whether it is over.
             Some(_) => 1,
@@ -254,7 +254,7 @@ impl Pass {
         if Instant::now() < self.record_due || self.record.is_none() || self.is_through() {
             return;
         }
-        self.record_due = Instant::now() + RECORD_EVERY;
+        self.record_due = Instant::now() + self.course.rhythm.every;
         let now = (self.tally.migrated + self.tally.failed, self.stuck());
         if now == self.told && self.record.as_ref().is_some_and(|record| record.status().is_some()) {
             return;
@@ -262,8 +262,8 @@ impl Pass {
         let Some(mut record) = self.record.take() else { return };
         let waiting = (self.queue.len() + self.writing.len() + self.later.len()) as u64;
         let remaining = if self.read_all { Some(waiting) } else { self.remaining.map(|it| it + waiting) };
-        self.objects_remain(remaining);
         let status = self.report.running(record.status(), &self.tally, remaining, now.1.as_ref());
+        self.course.objects.requests.metrics.progress(&self.course.resource, status.progress.as_ref());
         self.told = now;
         self.recording = Some(
             async move {
@@ -285,10 +285,6 @@ impl Pass {
             objects => format!("{objects} objects are refused and tried again, such as {name}: {why}"),
         };
         Some(Stuck { reason: "ObjectsRefused", why })
-    }
-
-    fn objects_remain(&self, remaining: Option<u64>) {
-        self.course.objects.requests.metrics.remaining(&self.course.resource, remaining);
     }
 }
 

@@ -17,6 +17,20 @@ pub(super) struct Record {
     seen: StorageVersionMigration,
 }
 
+/// When it is written down how far a pass came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rhythm {
+    pub first: Duration,
+    pub every: Duration,
+}
+
+impl Default for Rhythm {
+    /// Short migrations come and go without a word in between.
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), every: Duration::from_secs(2) }
+    }
+}
+
 /// The migration is not ours to carry out any more.
 #[derive(Debug)]
 pub(super) struct Lost(pub Ended);

@@ -1,4 +1,5 @@
-//! How many writes are under way, over all migrations: as many as the server takes, none while it asks for a pause.
+//! How many writes are under way, over all migrations: as many as the server takes, none while it asks for a pause. A server
+//! behind the API server has a pace of its own: when it has enough, the others go on.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use crate::metrics::Metrics;
 #[derive(Clone)]
 pub(super) struct Throttle {
     shared: Arc<Shared>,
+    /// Of the API server, which passes on what is for this one, and counts it as its own.
+    front: Option<Arc<Shared>>,
 }
 
 struct Shared {
@@ -19,6 +22,8 @@ struct Shared {
     freed: Notify,
     metrics: Arc<Metrics>,
     ceiling: usize,
+    /// Whether its pace is the one that is shown.
+    shown: bool,
 }
 
 struct Held {
@@ -32,17 +37,23 @@ struct Held {
 
 /// Leave for one request at a time, until it is dropped.
 pub(super) struct Leave {
-    shared: Arc<Shared>,
+    _own: Place,
+    _front: Option<Place>,
 }
+
+struct Place(Arc<Shared>);
 
 impl Throttle {
     pub fn new(ceiling: usize, metrics: Arc<Metrics>) -> Self {
-        let pace = Pace::new(ceiling);
-        metrics.at_once(pace.at_once());
-        let now = Instant::now();
-        let held = Held { pace, under_way: 0, closed_until: now, throttled: now, answered: now };
-        let ceiling = ceiling.max(1);
-        Self { shared: Arc::new(Shared { held: Mutex::new(held), freed: Notify::new(), metrics, ceiling }) }
+        let shared = Shared::new(ceiling, metrics, true);
+        shared.metrics.at_once(shared.held().pace.at_once());
+        Self { shared: Arc::new(shared), front: None }
+    }
+
+    /// Of a server behind this one.
+    pub fn behind(&self) -> Self {
+        let shared = Shared::new(self.shared.ceiling, Arc::clone(&self.shared.metrics), false);
+        Self { shared: Arc::new(shared), front: Some(Arc::clone(&self.shared)) }
     }
 
     /// Never are more than this many under way.
@@ -52,32 +63,20 @@ impl Throttle {
 
     /// Waits for one's turn to write.
     pub async fn leave(&self) -> Leave {
-        loop {
-            let freed = self.shared.freed.notified();
-            let closed_until = {
-                let mut held = self.shared.held();
-                let open = Instant::now() >= held.closed_until;
-                if open && held.under_way < held.pace.at_once() {
-                    held.under_way += 1;
-                    return Leave { shared: self.shared.clone() };
-                }
-                (!open).then_some(held.closed_until)
-            };
-            match closed_until {
-                Some(time) => tokio::time::sleep_until(time).await,
-                None => freed.await,
-            }
-        }
+        // Its own first: a place at the front is not kept from others while this server asks for a pause.
+        let own = self.shared.place().await;
+        let front = match &self.front {
+            Some(front) => Some(front.place().await),
+            None => None,
+        };
+        Leave { _own: own, _front: front }
     }
 
     /// Waits until the server's pause is over; for reading, which has no part in the number of writes.
     pub async fn open(&self) {
-        loop {
-            let until = self.shared.held().closed_until;
-            if Instant::now() >= until {
-                return;
-            }
-            tokio::time::sleep_until(until).await;
+        self.shared.open().await;
+        if let Some(front) = &self.front {
+            front.open().await;
         }
     }
 
@@ -112,6 +111,43 @@ impl Throttle {
 }
 
 impl Shared {
+    fn new(ceiling: usize, metrics: Arc<Metrics>, shown: bool) -> Self {
+        let now = Instant::now();
+        let pace = Pace::new(ceiling);
+        let held = Held { pace, under_way: 0, closed_until: now, throttled: now, answered: now };
+        let ceiling = ceiling.max(1);
+        Self { held: Mutex::new(held), freed: Notify::new(), metrics, ceiling, shown }
+    }
+
+    async fn place(self: &Arc<Self>) -> Place {
+        loop {
+            let freed = self.freed.notified();
+            let closed_until = {
+                let mut held = self.held();
+                let open = Instant::now() >= held.closed_until;
+                if open && held.under_way < held.pace.at_once() {
+                    held.under_way += 1;
+                    return Place(Arc::clone(self));
+                }
+                (!open).then_some(held.closed_until)
+            };
+            match closed_until {
+                Some(time) => tokio::time::sleep_until(time).await,
+                None => freed.await,
+            }
+        }
+    }
+
+    async fn open(&self) {
+        loop {
+            let until = self.held().closed_until;
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,16 +155,18 @@ impl Shared {
     fn changed(&self, held: &Held, before: usize) {
         let now = held.pace.at_once();
         if now != before {
-            self.metrics.at_once(now);
+            if self.shown {
+                self.metrics.at_once(now);
+            }
             (before..now).for_each(|_| self.freed.notify_one());
         }
     }
 }
 
-impl Drop for Leave {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.shared.held().under_way -= 1;
-        self.shared.freed.notify_one();
+        self.0.held().under_way -= 1;
+        self.0.freed.notify_one();
     }
 }
 
@@ -159,5 +197,27 @@ mod tests {
         let before = Instant::now();
         drop(throttle.leave().await);
         assert_eq!(before.elapsed(), Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_behind_pauses_alone_but_not_one_in_front() {
+        let front = Throttle::new(2, Arc::default());
+        let (behind, other) = (front.behind(), front.behind());
+        behind.throttled(Instant::now(), Duration::from_secs(60));
+        let mut waiting = Box::pin(behind.leave());
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        // Whoever waits for it keeps no place.
+        let places = [front.leave().await, other.leave().await];
+        let mut third = Box::pin(other.leave());
+        assert!(futures_util::poll!(&mut third).is_pending(), "those behind count, too");
+        drop(places);
+        drop(third.await);
+
+        front.throttled(Instant::now(), Duration::from_secs(3));
+        let before = Instant::now();
+        drop(other.leave().await);
+        assert_eq!(before.elapsed(), Duration::from_secs(3));
+        drop(waiting.await);
+        assert_eq!(before.elapsed(), Duration::from_secs(60));
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Trouble {
 pub(super) enum Kind {
     /// The server is not there.
     Absent,
+    /// The server is, but not the one behind it that has the resource.
+    Away,
     /// It answers, but not with what was asked for.
     Failing,
     /// It does not know the resource.
@@ -27,6 +29,8 @@ pub(super) enum Kind {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// So long one waits in its place for a server that comes back at once.
+const KEEPS_PLACE: Duration = Duration::from_secs(3);
 /// A server that has just started does not know every resource, nor every right, for a moment.
 const STARTING: Duration = Duration::from_secs(6);
 
@@ -45,19 +49,29 @@ impl Trouble {
     /// Whether it has lasted for too long. Nothing is given up while nobody is there to say no.
     pub fn is_final(&self, patience: Duration) -> bool {
         let allowed = match self.kind {
-            Kind::Absent => return false,
+            Kind::Absent | Kind::Away => return false,
             Kind::Failing => patience,
             Kind::Gone | Kind::Forbidden => STARTING.min(patience),
         };
         self.since.elapsed() >= allowed
     }
+
+    /// Whether others should have their turn meanwhile. Not where no server answers: then nobody could use it.
+    pub fn gives_way(&self) -> bool {
+        self.kind == Kind::Away && self.since.elapsed() >= KEEPS_PLACE
+    }
 }
 
 impl Kind {
+    /// Where nobody says so, it is the API server itself that is not there.
+    pub fn absent(silent: bool) -> Self {
+        if silent { Self::Absent } else { Self::Away }
+    }
+
     /// In a condition, for programs.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Absent => "ServerAbsent",
+            Self::Absent | Self::Away => "ServerAbsent",
             Self::Failing => "ListFailed",
             Self::Gone => "ResourceGone",
             Self::Forbidden => "Forbidden",
@@ -67,6 +81,7 @@ impl Kind {
     fn says(self) -> &'static str {
         match self {
             Self::Absent => "the API server is not there",
+            Self::Away => "the server that has the resource is not there",
             Self::Failing => "objects can't be listed",
             Self::Gone => "the resource is not served any more",
             Self::Forbidden => "a right is missing",
@@ -102,6 +117,14 @@ mod tests {
         assert!(trouble.is_final(patience));
         let (absent, news) = Trouble::met(Some(trouble), Kind::Absent, "refused".into());
         tokio::time::advance(patience * 100).await;
-        assert!(news && !absent.is_final(patience));
+        assert!(news && !absent.is_final(patience) && !absent.gives_way());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_one_server_of_many_gives_way_after_a_moment() {
+        let (away, _) = Trouble::met(None, Kind::Away, "service unavailable".into());
+        assert!(!away.gives_way());
+        tokio::time::advance(KEEPS_PLACE).await;
+        assert!(away.gives_way() && !away.is_final(Duration::ZERO));
     }
 }

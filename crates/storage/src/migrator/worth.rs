@@ -4,13 +4,15 @@
 use std::future::Future;
 
 use kube::Api;
-use logic::storage::{Resource, Stamp};
+use kubernetes::clock;
+use logic::storage::{Resource, Stamp, State};
 use tracing::{info, warn};
 
 use super::record::{Lost, Record};
-use super::tally::Counts;
+use super::report::{Report, Stuck};
+use super::tally::{Counts, Tally};
 use super::trouble::{Kind, Trouble};
-use super::{Failure, Migrator};
+use super::{Ended, Failure, Migrator};
 use crate::api::{StorageState, StorageVersionMigration, StorageVersionMigrationStatus};
 use crate::discovery::{Served, discover_group};
 use crate::stored_versions::{Definition, Trimmed};
@@ -78,6 +80,12 @@ impl Migrator {
             Ok(state) => state,
             Err(failure) => return Ok(Err(failure)),
         };
+        if let Some((_, state)) = &stated
+            && known.is_none()
+            && state.is_disputed(clock::wall(), self.believed_for)
+        {
+            return Err(self.wait_for_agreement(record, resource).await?);
+        }
         let served = match self.patiently(resource, || self.served(resource)).await {
             Ok(served) => served,
             Err(failure) => return Ok(Err(failure)),
@@ -86,7 +94,7 @@ impl Migrator {
         let stamp = match known {
             Some(stamp) => stamp,
             None => {
-                let (state, change) = stated.unwrap_or_default();
+                let (state, change) = stated.map(|(uid, state)| (uid, state.changes)).unwrap_or_default();
                 let stamp = Stamp { target: served.hash, state, change };
                 // Where an earlier run was is worth nothing under a new stamp, so it goes first.
                 if record.status().is_some_and(|status| status.continue_token.is_some()) {
@@ -150,12 +158,27 @@ impl Migrator {
         }
     }
 
-    /// The StorageState's uid and change, if there is one.
-    async fn state(&self, resource: &Resource) -> Result<Option<(String, u64)>, (Kind, String)> {
+    /// Which version objects would be written in is not known while API servers disagree: nothing is begun.
+    async fn wait_for_agreement(&self, record: &mut Record, resource: &Resource) -> Result<Lost, Lost> {
+        const DISPUTED: &str = "Disputed";
+        let why = "the API servers do not agree on its storage version".to_owned();
+        let conditions = record.status().map_or(&[][..], |status| &status.conditions);
+        if !conditions.iter().any(|it| it.status == "True" && it.reason == DISPUTED) {
+            info!(migration = record.name(), %resource, why, "waiting");
+            let stuck = Stuck { reason: DISPUTED, why };
+            let mut report = Report::new(record.status());
+            let status = report.running(record.status(), &Tally::default(), None, Some(&stuck));
+            record.write(&status).await?;
+        }
+        Ok(Lost(Ended::Aside))
+    }
+
+    /// The StorageState with its uid, if there is one.
+    async fn state(&self, resource: &Resource) -> Result<Option<(String, State)>, (Kind, String)> {
         let api: Api<StorageState> = Api::all(self.requests.client.clone());
         let found = api.get_opt(&resource.to_string()).await.map_err(trouble)?;
         let found = found.filter(StorageState::is_named_right);
-        Ok(found.and_then(|it| Some((it.metadata.uid.clone()?, it.state()?.changes))))
+        Ok(found.and_then(|it| Some((it.metadata.uid.clone()?, it.state()?))))
     }
 
     async fn served(&self, resource: &Resource) -> Result<Served, (Kind, String)> {

@@ -1,14 +1,13 @@
 //! A server as a child: it ends when we do, however that is, and its last words are kept.
-//!
-//! One of two modules with `unsafe`: what the child does between fork and exec.
-#![allow(unsafe_code)]
 
 use std::collections::VecDeque;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
+use kubernetes::connect::ConnectError;
+use kubernetes::request::RequestError;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tracing::{debug, info, warn};
@@ -41,18 +40,7 @@ impl Server {
         // A group of its own: Ctrl-C is for us, and we end it in order.
         command.args(arguments).process_group(0).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let parent = getpid();
-        // SAFETY: only system calls, no memory is allocated and no lock taken.
-        unsafe {
-            command.pre_exec(move || {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                // Had we ended before that call, nobody would have sent it.
-                match getppid() == Some(parent) {
-                    true => Ok(()),
-                    false => Err(rustix::io::Errno::SRCH.into()),
-                }
-            });
-        }
+        service::end_with_us(&mut command, Signal::KILL);
         let child = command.spawn().map_err(|error| {
             let why = format!("can't be started as {program}: {error}");
             Error::Server { name, why, words: LastWords::default() }
@@ -103,7 +91,8 @@ impl Server {
     /// The same error, with its last words if it is about not being reached.
     pub fn explain(&self, error: Error) -> Error {
         match error {
-            Error::Request { .. } | Error::Kubeconfig { .. } => {
+            Error::Request(RequestError::Unreached { .. })
+            | Error::Connect(ConnectError::Kubeconfig { .. }) => {
                 let cause =
                     std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
                 self.error(&format!("{error}{cause}"))

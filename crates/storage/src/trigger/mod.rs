@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::watcher::Event;
+use kubernetes::connect::Cluster;
 use logic::storage::{Definitions, Resource, Rhythm};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::connect::Cluster;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::servers::Servers;

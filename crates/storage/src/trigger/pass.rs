@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
 use kube::api::ListParams;
+use kubernetes::clock;
 use logic::storage::{Observed, Offered, Phase, Resource};
 use tokio::time::Instant;
 
 use super::carry_out::{End, Look, Standing};
 use super::{LAG, LOOK, PAUSE, Trigger, Waiting};
 use crate::api::{StorageState, StorageVersionMigration};
-use crate::clock;
 use crate::error::Error;
 use crate::servers::View;
 

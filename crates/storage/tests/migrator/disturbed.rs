@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use storage::migrator::Ended;
 use testkit::kube::{AggregatedServer, ConversionWebhook, Fault, aggregated, storage_hash, widgets_path};
+use tokio_util::sync::CancellationToken;
 
 use crate::ground::{Ground, WIDGETS_IN_ETCD, holds, is_put_of_an_object};
 
@@ -197,6 +198,31 @@ async fn a_conversion_webhook_that_is_down_is_asked_for_rarely_and_given_up_in_t
 }
 
 #[tokio::test]
+async fn whoever_follows_a_migration_waits_while_the_server_can_not_answer() {
+    let ground = Ground::new().await;
+    let asked = ground.ask_for("followed", "", "v1", "replicationcontrollers").await;
+    // As one that is busy, and one that has just started.
+    let mut looks = 0;
+    ground.proxy.plan(move |asked| {
+        let look = asked.method == "GET" && asked.resource().ends_with("/storageversionmigrations");
+        looks += u32::from(look);
+        match looks {
+            1 if look => Fault::TooMany(1),
+            2 if look => Fault::Answer(500, "etcd is away".to_owned()),
+            3 if look => Fault::Answer(503, "starting".to_owned()),
+            4 if look => Fault::Answer(404, "not known yet".to_owned()),
+            _ => Fault::None,
+        }
+    });
+    let (_stop, running) = ground.spawn(asked.clone());
+    let ended = storage::by_hand::follow(&ground.connection, &[asked], |_| {}).await.unwrap();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(running.await.unwrap(), Ended::Succeeded);
+    let looks = ground.proxy.count(|asked| asked.resource().ends_with("/storageversionmigrations"));
+    assert!(looks >= 5, "{looks}");
+}
+
+#[tokio::test]
 async fn an_aggregated_resource_is_migrated_and_waited_for_while_others_go_on() {
     let ground = Ground::new().await;
     let server = AggregatedServer::start(&ground.cluster.keys);
@@ -207,7 +233,7 @@ async fn an_aggregated_resource_is_migrated_and_waited_for_while_others_go_on() 
     let readings =
         ground.ask_for("readings", aggregated::GROUP, aggregated::VERSION, aggregated::RESOURCE).await;
     let migrator = ground.migrator();
-    let stop = tokio_util::sync::CancellationToken::new();
+    let stop = CancellationToken::new();
     let waiting = tokio::spawn({
         let (migrator, stop) = (migrator.clone(), stop.clone());
         async move { migrator.run(readings, stop).await }
@@ -219,4 +245,25 @@ async fn an_aggregated_resource_is_migrated_and_waited_for_while_others_go_on() 
     assert_eq!(waiting.await.unwrap(), Ended::Succeeded);
     assert_eq!(server.stored().len(), 60);
     assert!(server.stored().iter().all(|(_, version)| version == "v2"));
+
+    // One that has enough for a minute is left alone, and the others are not.
+    ground.proxy.plan(|asked| match is_put_of_an_object(asked) && asked.path.contains(aggregated::GROUP) {
+        true => Fault::TooMany(60),
+        false => Fault::None,
+    });
+    let readings = ground.ask_for("busy", aggregated::GROUP, aggregated::VERSION, aggregated::RESOURCE).await;
+    let stop = CancellationToken::new();
+    let busy = tokio::spawn({
+        let (migrator, stop) = (migrator.clone(), stop.clone());
+        async move { migrator.run(readings, stop).await }
+    });
+    ground.proxy.until_asked(1, |asked| asked.status == Some(429)).await;
+    let namespaces = ground.ask_for("meanwhile", "", "v1", "namespaces").await;
+    let meanwhile = migrator.run(namespaces, CancellationToken::new());
+    let ended = tokio::time::timeout(Duration::from_secs(40), meanwhile).await.expect("it need not wait");
+    assert_eq!(ended, Ended::Succeeded);
+    let refused = ground.proxy.count(|asked| asked.status == Some(429));
+    assert!(refused <= 16, "{refused}: no more than were under way at the first");
+    stop.cancel();
+    assert_eq!(busy.await.unwrap(), Ended::Stopped);
 }

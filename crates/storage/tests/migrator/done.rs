@@ -119,3 +119,18 @@ async fn objects_of_any_size_are_read_in_pages_of_few_bytes() {
     let limits: Vec<u32> = limits.collect();
     assert!(limits.contains(&1), "an object of 700 kB is a page of its own: {limits:?}");
 }
+
+#[tokio::test]
+async fn nothing_is_listed_before_the_new_version_is_in_use() {
+    let ground = Ground::new().await;
+    ground.cluster.install_widgets("v1", &["v1", "v2"], None).await;
+    ground.cluster.create_widgets("v1", 5, 5).await;
+    ground.cluster.flip_storage("v2").await;
+    let (ended, migration) = ground.run(ground.ask_for_widgets("careful").await).await;
+    assert_eq!(ended, Ended::Succeeded, "{migration}");
+    let asked = ground.proxy.asked();
+    let first = |part: &str| asked.iter().find(|asked| asked.path.contains(part)).unwrap().at;
+    // What is written in the old version meanwhile is in the list, as it is.
+    let shown = first("/apis/stable.example.com");
+    assert!(first("/widgets?limit=") - shown >= std::time::Duration::from_secs(1), "{asked:#?}");
+}

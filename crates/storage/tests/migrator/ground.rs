@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use storage::Client;
 use storage::api::StorageVersionMigration;
+use storage::connect::Cluster as Connection;
 use storage::metrics::Metrics;
 use storage::migrator::{Ended, Migrator};
 use storage::settings::Settings;
@@ -19,12 +20,16 @@ pub struct Ground {
     pub cluster: Cluster,
     pub proxy: Throttle,
     pub settings: Settings,
+    pub connection: Connection,
     pub client: Client,
 }
 
+async fn connect(kubeconfig: &Path) -> Connection {
+    Connection::connect(Some(kubeconfig)).await.expect("a way")
+}
+
 pub async fn client(kubeconfig: &Path) -> Client {
-    let cluster = storage::connect::Cluster::connect(Some(kubeconfig)).await.expect("a way");
-    cluster.client().expect("a client")
+    connect(kubeconfig).await.client().expect("a client")
 }
 
 impl Ground {
@@ -41,9 +46,10 @@ impl Ground {
         let admin = client(&cluster.kubeconfig("admin")).await;
         storage::install::apply(&admin, &storage::install::custom_resources()).await.expect("installed");
         let proxy = Throttle::start(&cluster.server);
-        let client = client(&cluster.server.kubeconfig_to(user, &proxy.url())).await;
+        let connection = connect(&cluster.server.kubeconfig_to(user, &proxy.url())).await;
+        let client = connection.client().expect("a client");
         let settings = Settings { tries: 3, ..Settings::default() };
-        Self { cluster, proxy, settings, client }
+        Self { cluster, proxy, settings, connection, client }
     }
 
     pub fn migrator(&self) -> Migrator {

@@ -7,5 +7,6 @@ mod disturbed;
 mod done;
 mod ground;
 mod interrupted;
+mod killed;
 mod offline;
 mod refused;

@@ -155,3 +155,56 @@ async fn a_missing_right_ends_the_migration_and_is_named() {
     let (ended, _) = ground.run(ground.ask_for("configmaps", "", "v1", "configmaps").await).await;
     assert_eq!(ended, Ended::Succeeded);
 }
+
+#[tokio::test]
+async fn one_made_by_hand_waits_while_api_servers_disagree() {
+    const STATES: &str = "/apis/migration.k8s.io/v1alpha1/storagestates";
+    let ground = Ground::new().await;
+    let state = json!({
+        "apiVersion": "migration.k8s.io/v1alpha1", "kind": "StorageState", "metadata": {"name": "configmaps"},
+        "spec": {"resource": {"group": "", "resource": "configmaps"}},
+    });
+    assert_eq!(ground.cluster.create(STATES, &state).await.0, 201);
+    let stores = async |current: &str| {
+        let status = json!({"status": {
+            "persistedStorageVersionHashes": ["a", "b"], "currentStorageVersionHash": current, "changes": 7,
+            "lastHeartbeatTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }});
+        let (code, said) = ground.cluster.patch(&format!("{STATES}/configmaps/status"), &status).await;
+        assert_eq!(code, 200, "{said}");
+    };
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}});
+    assert_eq!(ground.cluster.create("/api/v1/namespaces/default/configmaps", &map).await.0, 201);
+
+    stores("Unknown").await;
+    let (ended, migration) = ground.run(ground.ask_for("disputed", "", "v1", "configmaps").await).await;
+    assert_eq!(ended, Ended::Aside);
+    let (kind, reason, message) = holds(&migration);
+    assert_eq!((kind.as_str(), reason.as_str()), ("Running", "Disputed"));
+    assert!(message.contains("do not agree"), "{message}");
+    assert_eq!(ground.migration("disputed").await.stamp(), None);
+    assert_eq!(ground.puts().len(), 0);
+
+    stores("b").await;
+    let (ended, migration) = ground.run(ground.migration("disputed").await).await;
+    assert_eq!(ended, Ended::Succeeded, "{migration}");
+    assert_eq!(ground.migration("disputed").await.stamp().unwrap().change, 7);
+    assert!(!ground.puts().is_empty());
+}
+
+#[tokio::test]
+async fn a_list_that_always_expires_is_named_as_what_it_is() {
+    let ground = Ground::new().await;
+    for number in 0..40 {
+        let map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("map-{number}")}});
+        assert_eq!(ground.cluster.create("/api/v1/namespaces/default/configmaps", &map).await.0, 201);
+    }
+    ground.proxy.plan(|asked| match asked.path.contains("continue=") {
+        true => Fault::Answer(400, "the token is not understood".to_owned()),
+        false => Fault::None,
+    });
+    let (ended, migration) = ground.run(ground.ask_for("endless", "", "v1", "configmaps").await).await;
+    assert_eq!(ended, Ended::Failed);
+    assert_eq!(holds(&migration).1, "ListExpired", "{migration}");
+}

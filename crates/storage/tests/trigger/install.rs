@@ -108,12 +108,25 @@ async fn the_rights_of_the_manifests_are_enough_for_all_of_it() {
     assert!(refused.hint().contains("lacks the right"), "{refused:?}");
     grant(&cluster).await;
     let mut settings = settings;
-    settings.admin = Some(([127, 0, 0, 1], testkit::kube::free_port()).into());
+    settings.admin = Some(([127, 0, 0, 1], testkit::ports::free_port()).into());
     let controller = Controller::start(&kubeconfig, &settings, LEADING).await;
     controller.passes(1).await;
     until_state(&cluster, WIDGETS, &[&widget_hash("v1")], &widget_hash("v1")).await;
     cluster.flip_storage("v2").await;
     until_state(&cluster, WIDGETS, &[&widget_hash("v2")], &widget_hash("v2")).await;
+
+    // One that a person makes is stamped.
+    let by_hand = json!({
+        "apiVersion": "migration.k8s.io/v1alpha1", "kind": "StorageVersionMigration",
+        "metadata": {"name": "by-hand"},
+        "spec": {"resource": {"group": "stable.example.com", "version": "v1", "resource": "widgets"}},
+    });
+    assert_eq!(cluster.create(MIGRATIONS, &by_hand).await.0, 201);
+    let succeeded = |it: &serde_json::Value| {
+        let conditions = it["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().any(|it| it["type"] == "Succeeded" && it["status"] == "True")
+    };
+    cluster.until(&format!("{MIGRATIONS}/by-hand"), |_, migration| succeeded(migration)).await;
 
     let page = get_plain(settings.admin.unwrap(), "/metrics").await;
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("\nholdfast_storage_leader 1\n"), "{page}");

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod aggregated;
+mod carrying_out;
 mod custom;
 mod install;
+mod killed;
 mod leading;
 mod life_cycle;
 mod outages;

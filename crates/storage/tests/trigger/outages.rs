@@ -1,7 +1,5 @@
 //! What the trigger finds when it was away.
 
-use std::time::Duration;
-
 use jiff::{Timestamp, ToSpan};
 use serde_json::json;
 use testkit::kube::{Client, Cluster};
@@ -65,38 +63,4 @@ async fn after_an_outage_only_what_is_still_known_is_believed() {
         done = again;
         controller.cut_off().await;
     }
-}
-
-#[tokio::test]
-async fn wherever_it_is_cut_off_the_next_one_goes_on() {
-    let (a, b) = (&*widget_hash("v1"), &*widget_hash("v2"));
-    let cluster = cluster().await;
-    cluster.install_widgets("v1", &["v1", "v2"], None).await;
-    // From before the first write to after the last.
-    for step in 0..12 {
-        let controller = Controller::start(&cluster.kubeconfig("admin"), &settings(600), TRIGGER).await;
-        let writes = cluster.list(STATES).await.len();
-        for _ in 0..200 {
-            if cluster.list(STATES).await.len() >= writes + 5 * (step % 2) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        tokio::time::sleep(Duration::from_millis(40 * step as u64)).await;
-        controller.cut_off().await;
-        if step == 8 {
-            cluster.flip_storage("v2").await;
-        }
-    }
-    let controller = start(&cluster).await;
-    for state in cluster.list(STATES).await {
-        assert_eq!(persisted(&state)[0], "Unknown", "{state}");
-        let migration = until_migration(&cluster, &name(&state), &[]).await;
-        let annotations = &migration["metadata"]["annotations"];
-        assert_eq!(annotations["storage.holdfast/state-uid"], uid(&state), "{state}");
-        assert_eq!(annotations["storage.holdfast/version-hash"], current(&state), "{state}");
-    }
-    let widgets = until_state(&cluster, WIDGETS, &["Unknown", b], b).await;
-    assert!(!persisted(&widgets).contains(&a), "what is unknown needs no names");
-    controller.stop().await;
 }

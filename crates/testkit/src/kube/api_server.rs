@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::process::Process;
-use super::{Etcd, Keys, free_port, wait_for};
+use super::program::found;
+use super::{Etcd, Keys, wait_for};
+use crate::ports::free_port;
 
 /// Far more than it takes: this is for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -264,19 +265,7 @@ impl ApiServer {
 /// What `scripts/kube-apiserver` says, which builds it where it is not there yet; or why there is none.
 pub(super) fn program() -> Result<&'static Path, &'static str> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let found = PROGRAM.get_or_init(|| {
-        match std::env::var_os("KUBE_APISERVER").filter(|given| !given.is_empty()) {
-            Some(none) if none == "none" => return Err("KUBE_APISERVER is none".to_owned()),
-            Some(path) => return Ok(path.into()),
-            None => {}
-        }
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/kube-apiserver");
-        let output = Command::new(script).output().map_err(|error| format!("{script}: {error}"))?;
-        match output.status.success() {
-            true => Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
-            false => Err(format!("there is no kube-apiserver:\n{}", String::from_utf8_lossy(&output.stderr))),
-        }
-    });
+    let found = PROGRAM.get_or_init(|| found("kube-apiserver"));
     found.as_deref().map_err(String::as_str)
 }
 

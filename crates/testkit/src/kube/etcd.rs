@@ -9,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::process::Process;
-use super::{free_port, http, wait_for};
+use super::{http, wait_for};
+use crate::ports::free_port;
 
 /// How long a server may take to come up. Far more than it does: this is for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

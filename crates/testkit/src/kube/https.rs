@@ -19,7 +19,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::{Keys, RUNTIME, free_port, lock, wait_for};
+use super::{Keys, RUNTIME, lock, wait_for};
+use crate::ports::free_port;
 
 pub struct Request {
     pub method: Method,

@@ -33,6 +33,16 @@ static STARTER: LazyLock<Mutex<mpsc::Sender<Order>>> = LazyLock::new(|| {
 
 impl Process {
     pub fn start(program: &Path, arguments: &[String], log: PathBuf) -> Self {
+        Self::with_environment(program, arguments, &[], log)
+    }
+
+    /// With these variables besides our own.
+    pub fn with_environment(
+        program: &Path,
+        arguments: &[String],
+        environment: &[(String, String)],
+        log: PathBuf,
+    ) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(&log).expect("a log");
         let both: File = file.try_clone().expect("a log");
         let mut command = Command::new("setpriv");
@@ -43,6 +53,7 @@ impl Process {
                 command.env_remove(name);
             }
         }
+        command.envs(environment.iter().cloned());
         command.stdin(Stdio::null()).stdout(file).stderr(both);
         let (answer, result) = mpsc::channel();
         lock(&STARTER).send((command, answer)).expect("the starter");
@@ -64,12 +75,17 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Asks it to end, and takes no longer than that.
-    pub fn terminate(&mut self, patience: Duration) {
+    /// Asks it to end.
+    pub fn ask_to_end(&mut self) {
         let id = i32::try_from(self.child.id()).expect("an id");
         if self.ended().is_none() {
             let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
         }
+    }
+
+    /// Asks it to end, and takes no longer than that.
+    pub fn terminate(&mut self, patience: Duration) {
+        self.ask_to_end();
         let deadline = Instant::now() + patience;
         while self.ended().is_none() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));

@@ -10,7 +10,8 @@ use nix::mount::{MntFlags, MsFlags};
 use rustix::fs::{CWD, FileType, Mode};
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,25 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// The mounts of this thread, and of what it starts, are its own from now on. A sandbox that another test enters at the same
+/// time begins with a copy of every mount that it can see, and a file system that is mounted there, too, lives on when it
+/// is unmounted here: it would write into an image that was long reset.
+fn keep_mounts_to_ourselves() {
+    static AT_FIRST: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let here = || fs::read_link("/proc/thread-self/ns/mnt").ok();
+    if here() != *AT_FIRST.get_or_init(here) {
+        return;
+    }
+    let apart = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).and_then(|()| {
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
+    });
+    apart.unwrap_or_else(|error| panic!("cannot have mounts of its own: {error}"));
+}
+
 /// Mounts the image and returns the number of its loop device.
 pub(super) fn mount(image: &Path, mount_point: &Path, kind: &str) -> u32 {
+    keep_mounts_to_ourselves();
     // XFS refuses a second file system with the same id; copies of one image have the same.
     let options = (kind == "xfs").then_some("nouuid");
     let deadline = Instant::now() + PATIENCE;

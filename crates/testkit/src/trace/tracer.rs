@@ -35,6 +35,8 @@ pub(super) enum Order<'a> {
     },
     /// Kills all of them after the call that it says yes to, or when the command itself ends before.
     KillWhen(Box<dyn FnMut(&Call) -> bool + Send + 'a>),
+    /// Kills the command alone. Nothing else is traced.
+    KillAloneWhen(Box<dyn FnMut(&Call) -> bool + Send + 'a>),
 }
 
 pub(super) struct Outcome {
@@ -134,8 +136,11 @@ impl<'a> Tracer<'a> {
         if is_new {
             self.tracees.insert(tracee, Tracee::look_up(tracee));
             if tracee == self.main {
-                kernel::follow_children(tracee)
-                    .unwrap_or_else(|error| panic!("cannot trace the command: {error}"));
+                let following = match self.order {
+                    Order::KillAloneWhen(_) => kernel::follow_threads(tracee),
+                    _ => kernel::follow_children(tracee),
+                };
+                following.unwrap_or_else(|error| panic!("cannot trace the command: {error}"));
             }
         }
         let signal = libc::WSTOPSIG(raw_status);
@@ -228,7 +233,7 @@ impl<'a> Tracer<'a> {
                 self.reached = true;
                 self.kill_all();
             }
-            Order::KillWhen(when) => {
+            Order::KillWhen(when) | Order::KillAloneWhen(when) => {
                 self.reached = self.calls.last().is_some_and(when);
                 if self.reached {
                     self.kill_all();

@@ -46,6 +46,11 @@ impl Files {
         &self.layout
     }
 
+    /// Makes the directory of all that an appliance has.
+    pub fn make_root(&self) -> Result<()> {
+        Ok(make_dir(self.layout.root())?)
+    }
+
     /// Makes the directories of an appliance that has none yet.
     pub fn lay_out(&self) -> Result<()> {
         let layout = &self.layout;

@@ -75,6 +75,15 @@ pub trait Backend {
     fn remove_image(&self, image: &ImageId) -> Result<()>;
 }
 
+/// The backend whose files are there.
+pub(crate) fn kind_of(layout: &Layout) -> BackendKind {
+    match () {
+        () if vm::owns(layout) => BackendKind::Vm,
+        () if ostree::owns(layout) => BackendKind::Ostree,
+        () => BackendKind::Slot,
+    }
+}
+
 /// The backend of an appliance, as this program runs it.
 pub fn open(layout: &Layout, kind: BackendKind, settings: &Settings) -> Result<Box<dyn Backend>> {
     let launcher = Launcher::of_this_program().map_err(|error| Error::Machine {

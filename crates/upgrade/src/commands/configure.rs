@@ -6,7 +6,7 @@ use logic::upgrade::Wish;
 use serde_json::{Map, Value};
 
 use super::take_up::first;
-use super::upgrade::words_are_known;
+use super::upgrade::can_be_started;
 use crate::appliance::Held;
 use crate::error::{Error, Result};
 use crate::transaction::{Options, Witness, tidy};
@@ -39,7 +39,8 @@ pub fn configure(
         return Ok(true);
     }
     let manifest = appliance.manifest(&before.release.id)?;
-    words_are_known(&manifest, &after, appliance)?;
+    let release = appliance.layout.release(&before.release.id);
+    can_be_started(&manifest, &release, &after, appliance)?;
     after.save(&appliance.layout)?;
     let on = appliance.backend.describe()?.on;
     if on && changes.restart {

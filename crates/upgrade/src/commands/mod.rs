@@ -16,7 +16,7 @@ pub use create::{Create, create};
 pub use overview::{Overview, WorkloadNote, inspect, list};
 pub use power::{start, stop};
 pub use remove::remove;
-pub use upgrade::{Plan, Request, Upgraded, plan, resume, roll_back, upgrade};
+pub use upgrade::{Plan, Request, Upgraded, plan, plan_roll_back, resume, roll_back, upgrade};
 
 use crate::error::BringError;
 

@@ -1,11 +1,12 @@
 //! Upgrade, one-step rollback, resumption.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use logic::upgrade::{
-    Ask, Begin, Begun, Image, Kind, Point, Refusal, SnapshotId, Step, Transaction, Wish, may_resume,
-    may_roll_back, may_upgrade,
+    Ask, Begin, Begun, Image, Kind, Point, Record, Refusal, SnapshotId, Step, TakeUp, Transaction, Way, Wish,
+    may_resume, may_roll_back, may_upgrade, take_up,
 };
 use migrate::Migrated;
 
@@ -15,16 +16,20 @@ use super::take_up::{First, Observed, first, observe};
 use crate::appliance::{Appliance, Held};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
-use crate::migration;
-use crate::release::{self, Manifest, Words};
+use crate::release::{self, Manifest};
 use crate::transaction::{Carrier, End, Options, Witness, remove_tree};
+use crate::{kubernetes, migration};
 
 /// What is asked for.
 pub struct Request<'a> {
     pub reference: &'a str,
     pub options: Options,
     pub bring: &'a Bring<'a>,
+    pub gate: Option<&'a Gate<'a>>,
 }
+
+/// What else must hold, of a release that is at hand, before anything is stopped for it.
+pub type Gate<'a> = dyn Fn(&Path) -> Result<()> + 'a;
 
 /// How it came out well.
 #[derive(Debug)]
@@ -47,6 +52,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// None: that release is there already.
     pub migrated: Option<Migrated>,
+    /// Kubernetes objects would be stored anew.
+    pub kubernetes: bool,
     pub workloads: Vec<WorkloadNote>,
 }
 
@@ -83,12 +90,19 @@ pub fn plan(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> Re
     let ready = prepare(held, &observed, request, witness)?;
     let from = observed.current.clone();
     let plan = match ready {
-        None => Plan { to: from.clone(), from, steps: vec![], migrated: None, workloads: vec![] },
-        Some(Ready { image, migrated, workloads, .. }) => {
+        None => Plan {
+            to: from.clone(),
+            from,
+            steps: vec![],
+            migrated: None,
+            kubernetes: false,
+            workloads: vec![],
+        },
+        Some(Ready { image, migrated, kubernetes, workloads }) => {
             let begin = begin(Kind::Upgrade, &observed, image.clone(), request.reference, &BTreeMap::new())?;
-            let transaction = Transaction::from_records(&[logic::upgrade::Record::Begin(Box::new(begin))]);
+            let transaction = Transaction::from_records(&[Record::Begin(Box::new(begin))]);
             let steps = transaction.map(|transaction| transaction.steps()).unwrap_or_default();
-            Plan { from, to: image, steps, migrated: Some(migrated), workloads }
+            Plan { from, to: image, steps, migrated: Some(migrated), kubernetes, workloads }
         }
     };
     let layout = &held.appliance.layout;
@@ -116,6 +130,8 @@ fn clear_the_way(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) 
 struct Ready {
     image: Image,
     migrated: Migrated,
+    /// Its Kubernetes objects are stored anew.
+    kubernetes: bool,
     workloads: Vec<WorkloadNote>,
 }
 
@@ -176,25 +192,31 @@ fn check(
         migration::in_memory(layout, &incoming, &manifest, &configuration, secrets, witness.stop())?;
     let values = migrated.data.values.clone();
     let new = Configuration { values, ..configuration };
-    words_are_known(&manifest, &new, appliance)?;
+    can_be_started(&manifest, &incoming, &new, appliance)?;
+    let kubernetes = appliance.identity.backend.kubernetes(&manifest).is_some();
+    if kubernetes && request.options.kubernetes.is_none() {
+        return Err(kubernetes::Error::NoProgram.into());
+    }
+    if let Some(gate) = request.gate {
+        gate(&incoming)?;
+    }
     let workloads = workload_notes(appliance, &incoming, &image.version, witness.stop())?;
-    Ok(Ready { image: image.clone(), migrated, workloads })
+    Ok(Ready { image: image.clone(), migrated, kubernetes, workloads })
 }
 
-/// Whether everything in the release that stands for something does, with this configuration.
-pub(super) fn words_are_known(
+/// Whether everything in the release at `release` that stands for something does, with this configuration, and all that
+/// it is started from is there.
+pub(super) fn can_be_started(
     manifest: &Manifest,
+    release: &Path,
     configuration: &Configuration,
     appliance: &Appliance,
 ) -> Result<()> {
-    let mut words = Words::default();
-    words.set("release", "release").set_path("data", &appliance.layout.data());
-    words.set_path("run", &appliance.layout.run());
-    configuration.words(&mut words);
+    let words = configuration.words(&appliance.layout, release);
     for text in manifest.texts() {
         release::expand(text, &words)?;
     }
-    Ok(())
+    Ok(release::are_there(manifest, appliance.identity.backend, release, &words)?)
 }
 
 fn begin(
@@ -223,6 +245,10 @@ pub fn roll_back(held: &mut Held, options: &Options, witness: &dyn Witness) -> R
         may_undo(&held.appliance, transaction)?;
     }
     match first(held, Wish::RollBack, options, witness)? {
+        // A step back was the wish, and only its books were behind.
+        First::Clear(Some(End::Committed(Begin { kind: Kind::Rollback, from, to, .. }))) => {
+            return Ok(Upgraded::Moved { from, to, workloads: vec![] });
+        }
         First::Clear(_) => {}
         // To undo was the wish, and it is done.
         First::Done(End::Undone { begin, .. }) => {
@@ -231,12 +257,46 @@ pub fn roll_back(held: &mut Held, options: &Options, witness: &dyn Witness) -> R
         First::Done(end) => return ended(&held.appliance, end, vec![]),
         First::Again | First::Refused => return again(held, options, witness),
     }
-    let observed = observe(&held.appliance)?.with_readiness(&held.appliance);
-    let point: Point =
-        may_roll_back(&observed.present(None)).map_err(|refusal| refused(&held.appliance, refusal))?.clone();
-    let begin = begin(Kind::Rollback, &observed, point.image, "", &BTreeMap::new())?;
+    let begin = back(&held.appliance)?;
     let end = Carrier::begin(held, begin, options, witness)?.run()?;
     ended(&held.appliance, end, vec![])
+}
+
+/// What [`roll_back`] would do; changes nothing, but for finishing what is past undoing.
+pub fn plan_roll_back(held: &mut Held, options: &Options, witness: &dyn Witness) -> Result<Plan> {
+    let planned = |transaction: &Transaction, from: &Image, to: &Image| {
+        let (from, to, steps) = (from.clone(), to.clone(), transaction.steps());
+        Plan { from, to, steps, migrated: None, kubernetes: false, workloads: vec![] }
+    };
+    if let Some(mut transaction) = held.interrupted.clone() {
+        may_undo(&held.appliance, &transaction)?;
+        let Begin { from, to, .. } = transaction.begin.clone();
+        match take_up(Wish::RollBack, &transaction) {
+            TakeUp::UndoOnly => {
+                if transaction.way != Way::Back {
+                    transaction.add(&Record::Undo { why: String::new() });
+                }
+                return Ok(planned(&transaction, &to, &from));
+            }
+            TakeUp::Again | TakeUp::Refuse => {
+                transaction.add(&Record::Resume);
+                return Ok(planned(&transaction, &from, &to));
+            }
+            TakeUp::GoOn | TakeUp::Undo => drop(first(held, Wish::RollBack, options, witness)?),
+        }
+    }
+    let begin = back(&held.appliance)?;
+    let (from, to) = (begin.from.clone(), begin.to.clone());
+    let transaction = Transaction::from_records(&[Record::Begin(Box::new(begin))]);
+    Ok(planned(&transaction.ok_or(Error::NothingBegun)?, &from, &to))
+}
+
+/// The beginning of a rollback, where one may begin.
+fn back(appliance: &Appliance) -> Result<Begin> {
+    let observed = observe(appliance)?.with_readiness(appliance);
+    let point: Point =
+        may_roll_back(&observed.present(None)).map_err(|refusal| refused(appliance, refusal))?.clone();
+    begin(Kind::Rollback, &observed, point.image, "", &BTreeMap::new())
 }
 
 /// An interrupted upgrade whose release has made workloads is not undone behind their backs.
@@ -301,7 +361,7 @@ fn bring_again(
     let begin = &transaction.begin;
     let reference = if request.reference.is_empty() { &begin.reference } else { request.reference };
     let options = Options { secrets: BTreeMap::new(), ..request.options.clone() };
-    let again = Request { reference, options, bring: request.bring };
+    let again = Request { reference, options, bring: request.bring, gate: request.gate };
     let (image, _) = brought(&held.appliance, &again, witness)?;
     if image.id != begin.to.id {
         remove_tree(&held.appliance.layout.incoming())?;

@@ -14,6 +14,10 @@ pub enum Error {
     OtherBackend { backend: &'static str },
     #[error("{{{word}}} in {text:?} stands for nothing")]
     UnknownWord { word: String, text: String },
+    #[error("there is no program {program:?} that the release could be started with")]
+    NoProgram { program: String },
+    #[error("there is no {file:?} in the release, which its machine needs")]
+    NoFile { file: String },
     #[error("the release cannot be read")]
     Disk(#[from] disk::Error),
 }
@@ -22,7 +26,11 @@ impl Error {
     pub fn exit(&self) -> Exit {
         match self {
             Self::NoManifest { .. } => Exit::NotFound,
-            Self::Manifest { .. } | Self::OtherBackend { .. } | Self::UnknownWord { .. } => Exit::Refused,
+            Self::Manifest { .. }
+            | Self::OtherBackend { .. }
+            | Self::UnknownWord { .. }
+            | Self::NoProgram { .. }
+            | Self::NoFile { .. } => Exit::Refused,
             Self::Disk(_) => Exit::Unexpected,
         }
     }
@@ -36,6 +44,10 @@ impl Error {
             Self::UnknownWord { .. } => {
                 "known are {release}, {data}, {run} and {config.KEY}; `holdfast appliance configure` sets keys".to_owned()
             }
+            Self::NoProgram { .. } => {
+                "put it into the release, executable, or install it; a relative path is one of the release".to_owned()
+            }
+            Self::NoFile { .. } => "paths in vm are relative to the release; put it there".to_owned(),
             Self::Disk(_) => "see that the release is there and readable".to_owned(),
         }
     }

@@ -61,6 +61,26 @@ pub struct SlotPayload {
     /// Between SIGTERM and SIGKILL.
     #[serde(default = "stop_timeout")]
     pub stop_timeout: Period,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Kubernetes>,
+}
+
+/// The Kubernetes that the data of an appliance is of: how its etcd and its API server are started alone, for every object
+/// to be stored anew by them before the release itself starts. Words and programs are as in [`SlotPayload::command`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Kubernetes {
+    pub etcd: Vec<String>,
+    pub kube_apiserver: Vec<String>,
+    /// How to reach that API server. A relative path is one of the release.
+    pub kubeconfig: String,
+    /// For all of it.
+    #[serde(default = "half_an_hour")]
+    pub timeout: Period,
+}
+
+fn half_an_hour() -> Period {
+    Period::seconds(1800)
 }
 
 fn stop_timeout() -> Period {
@@ -161,6 +181,9 @@ impl Manifest {
     /// Everything in which a word can stand for something.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let slot = self.slot.iter().flat_map(|slot| slot.command.iter().chain(slot.environment.values()));
+        let kubernetes = self.slot.iter().filter_map(|slot| slot.kubernetes.as_ref());
+        let kubernetes =
+            kubernetes.flat_map(|it| it.etcd.iter().chain(&it.kube_apiserver).chain([&it.kubeconfig]));
         let vm =
             self.vm.iter().flat_map(|vm| vm.forward.iter().map(|forward| &forward.host).chain([&vm.append]));
         let probe: &[String] = match &self.readiness.probe {
@@ -170,7 +193,7 @@ impl Manifest {
             Probe::Command { command } => command,
             Probe::Notify => &[],
         };
-        slot.chain(vm).chain(probe).map(String::as_str)
+        slot.chain(kubernetes).chain(vm).chain(probe).map(String::as_str)
     }
 }
 
@@ -186,6 +209,13 @@ fn parse(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if manifest.slot.as_ref().is_some_and(|slot| slot.command.is_empty()) {
         return Err("the command of slot is empty".to_owned());
+    }
+    let kubernetes = manifest.slot.as_ref().and_then(|slot| slot.kubernetes.as_ref());
+    if kubernetes.is_some_and(|it| it.etcd.is_empty() || it.kube_apiserver.is_empty()) {
+        return Err("kubernetes has to say how both etcd and kube-apiserver are started".to_owned());
+    }
+    if kubernetes.is_some_and(|it| it.timeout.is_zero()) {
+        return Err("the timeout of kubernetes leaves no time at all".to_owned());
     }
     if matches!(&manifest.readiness.probe, Probe::Command { command } if command.is_empty()) {
         return Err("the command of readiness is empty".to_owned());
@@ -218,6 +248,7 @@ mod tests {
             r#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1", "readiness": {"probe": "notify"}}"#,
             r#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1-7-a", "readines": {}, "readiness": {"probe": "notify"}}"#,
             r#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1-7-a", "slot": {"command": []}, "readiness": {"probe": "notify"}}"#,
+            r#"{"apiVersion": "holdfast/v1", "kind": "Release", "version": "v1-7-a", "slot": {"command": ["a"], "kubernetes": {"etcd": ["etcd"], "kubeApiserver": [], "kubeconfig": "k"}}, "readiness": {"probe": "notify"}}"#,
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }

@@ -2,11 +2,13 @@
 
 mod error;
 mod manifest;
+mod programs;
 mod text;
 
 pub use error::Error;
 pub use manifest::{
-    DataVersions, FILE, Forward, MIGRATIONS, Manifest, OstreePayload, Probe, Readiness, SlotPayload, VmDisk,
-    VmPayload, read,
+    DataVersions, FILE, Forward, Kubernetes, MIGRATIONS, Manifest, OstreePayload, Probe, Readiness,
+    SlotPayload, VmDisk, VmPayload, read,
 };
+pub(crate) use programs::{PATH, are_there, find};
 pub use text::{Words, expand};

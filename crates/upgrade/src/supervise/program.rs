@@ -13,20 +13,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use crate::backend::files::Files;
 use crate::configuration::Configuration;
 use crate::layout::Layout;
-use crate::release::{self, SlotPayload, Words, expand};
+use crate::release::{self, PATH, SlotPayload, Words, expand, find};
 use crate::workload;
-
-/// As systemd gives it to services. Nothing else of the environment of whoever starts an appliance gets into it.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// A relative path is one of the release; a bare name that the release does not have is one of the system.
-fn find(release: &Path, program: &str) -> PathBuf {
-    let own = release.join(program);
-    if program.contains('/') || own.exists() {
-        return own;
-    }
-    PATH.split(':').map(|dir| Path::new(dir).join(program)).find(|path| path.exists()).unwrap_or(own)
-}
 
 #[derive(Clone)]
 pub struct Program {
@@ -55,9 +43,7 @@ impl Program {
         let manifest = release::read(&release)?;
         let slot = manifest.slot.ok_or(release::Error::OtherBackend { backend: "slot" })?;
         let configuration = Configuration::load(layout)?;
-        let mut words = Words::default();
-        words.set_path("release", &release).set_path("data", &layout.data()).set_path("run", &layout.run());
-        configuration.words(&mut words);
+        let words = configuration.words(layout, &release);
         let plain = configuration.plain().to_string().into_bytes();
         Self::new(image.as_str(), &release, layout.data(), &slot, &words, plain)
     }

@@ -141,8 +141,12 @@ pub(crate) fn program(dir: &Path) -> crate::Result<Option<Program>> {
             _ => &mut words,
         };
     }
-    let payload =
-        SlotPayload { command: record.command, environment: BTreeMap::new(), stop_timeout: STOP_TIMEOUT };
+    let payload = SlotPayload {
+        command: record.command,
+        environment: BTreeMap::new(),
+        stop_timeout: STOP_TIMEOUT,
+        kubernetes: None,
+    };
     let configuration = Value::Object(record.data).to_string().into_bytes();
     Program::new(record.release.id.as_str(), &release, data, &payload, &words, configuration).map(Some)
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl SlotFixture {
         let layout = Layout::at(&directory.path().join("appliance"));
         let slot = Slot::new(layout.clone(), launcher());
         slot.files().lay_out().unwrap();
-        let port = free_port();
+        let port = testkit::ports::free_port();
         let fixture = Self { slot, layout, port, directory };
         fixture.configure(json!({"port": port, "colour": "green", "password": {"$secret": "swordfish"}}));
         let (image, brought) = fixture.bring(1, Kind::Good);
@@ -155,10 +155,6 @@ impl Fixture for SlotFixture {
     fn patience(&self) -> Duration {
         Duration::from_secs(60)
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The body of a good answer.

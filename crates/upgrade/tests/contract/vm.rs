@@ -59,7 +59,7 @@ impl Fixture for VmFixture {
         let layout = Layout::at(&directory.path().join("appliance"));
         let vm = Vm::new(layout.clone(), Settings { accelerate: false, ..Settings::default() });
         vm.files().lay_out().unwrap();
-        let port = testkit::kube::free_port();
+        let port = testkit::ports::free_port();
         let fixture = Self { vm, layout, port, _directory: directory };
         fixture.set_colour("green");
         let (image, brought) = fixture.bring(1, Kind::Good);

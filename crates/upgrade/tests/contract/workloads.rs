@@ -32,15 +32,11 @@ fn record(text: &str, build: u64, port: u16) -> Record {
     }
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 #[test]
 fn a_workload_runs_on_from_the_image_that_made_it() {
     let fixture = SlotFixture::new();
     let layout = fixture.layout();
-    let port = free_port();
+    let port = testkit::ports::free_port();
     workload::create(layout, &record("w", 1, port)).unwrap();
     assert!(matches!(workload::create(layout, &record("w", 1, port)), Err(workload::Error::Exists { .. })));
     workload::start(layout, &name("w"), &launcher()).unwrap();

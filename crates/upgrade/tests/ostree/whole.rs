@@ -63,7 +63,7 @@ fn upgrade_to_second(held: &mut Held, check: &str, witness: &Nobody) -> upgrade:
         write_release(to, 2, SECOND, check);
         Ok(format!("sha256:{:064}", 2))
     };
-    let request = Request { reference: "two", options: options(), bring: &bring };
+    let request = Request { reference: "two", options: options(), bring: &bring, gate: None };
     commands::upgrade(held, &request, witness)
 }
 

@@ -97,7 +97,7 @@ fn the_one_that_is_killed() {
         guest(NEW).write(to);
         Ok("sha256:0123456789abcdef".to_owned())
     };
-    let request = Request { reference: "new", options: Options::default(), bring: &bring };
+    let request = Request { reference: "new", options: Options::default(), bring: &bring, gate: None };
     commands::upgrade(&mut held(Path::new(&root)), &request, &killer).unwrap();
 }
 

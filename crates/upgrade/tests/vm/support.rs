@@ -46,7 +46,7 @@ impl Appliance {
         let layout = Layout::at(&root.join("machine"));
         let vm = Vm::new(layout.clone(), settings());
         vm.files().lay_out().unwrap();
-        Self { root, layout, vm, port: testkit::kube::free_port() }
+        Self { root, layout, vm, port: testkit::ports::free_port() }
     }
 
     /// The same appliance, as another process would see it.

@@ -43,7 +43,7 @@ impl Pass {
                     task.silences = Some((since, count + 1));
                 }
                 self.queue.push_back(task);
-                return self.cannot_write(Kind::Absent, why);
+                return self.cannot_write(Kind::absent(silent), why);
             }
             Tried::Forbidden(why) => {
                 self.queue.push_front(task);
@@ -104,8 +104,9 @@ impl Pass {
             let (reason, why) = (trouble.kind.reason(), trouble.to_string());
             return Some(End::Failed { reason, why });
         }
+        let gives_way = self.course.gives_way && trouble.gives_way();
         *place(self) = Some(trouble);
-        None
+        gives_way.then_some(End::Aside)
     }
 
     pub(super) fn listed(&mut self, listed: Result<Page, NotListed>) -> Option<End> {
@@ -137,7 +138,7 @@ impl Pass {
                 return Some(End::Anew);
             }
             Err(NotListed::Throttled) => return None,
-            Err(NotListed::Absent(why)) => (Kind::Absent, why),
+            Err(NotListed::Absent { why, silent }) => (Kind::absent(silent), why),
             Err(NotListed::Gone(why)) => (Kind::Gone, why),
             Err(NotListed::Forbidden(why)) => (Kind::Forbidden, why),
             Err(NotListed::Failed(why)) => {

@@ -21,5 +21,6 @@ mod this_host;
 mod tool;
 
 pub use error::Error;
+pub(crate) use records::owns;
 pub use this_host::Ostree;
 pub use tool::{Settings, Tool};

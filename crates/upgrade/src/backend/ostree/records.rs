@@ -79,6 +79,11 @@ pub fn capture(layout: &Layout, id: &SnapshotId, deployment: &DeploymentId) -> R
     save(&captured_path(layout, id), &Captured { deployment: deployment.clone() })
 }
 
+/// Whether what lies there is this host.
+pub(crate) fn owns(layout: &Layout) -> bool {
+    path(layout).exists()
+}
+
 fn path(layout: &Layout) -> PathBuf {
     layout.root().join("deployments.json")
 }

@@ -16,7 +16,7 @@ use crate::backend::{self, Backend, Description, Result, needed};
 use crate::configuration::Configuration;
 use crate::layout::Layout;
 use crate::readiness::{self, Life, Prober};
-use crate::release::{self, OstreePayload, Words};
+use crate::release::{self, OstreePayload};
 
 const BOOT_ID_LIMIT: u64 = 4096;
 
@@ -159,10 +159,7 @@ impl Backend for Ostree {
         }
         let (_, release) = self.files.current_release()?;
         let readiness = release::read(&release)?.readiness;
-        let mut words = Words::default();
-        words.set_path("release", &release);
-        words.set_path("data", &self.layout.data()).set_path("run", &self.layout.run());
-        Configuration::load(&self.layout).map_err(Box::new)?.words(&mut words);
+        let words = Configuration::load(&self.layout).map_err(Box::new)?.words(&self.layout, &release);
         let prober = Prober::new(&readiness.probe, &release, &words)?;
         let timeout = timeout.unwrap_or(readiness.timeout.get());
         // As long as this process lives, so does the boot that it asks about.

@@ -11,7 +11,7 @@ use crate::backend::{Backend, Description, Error, Result, needed};
 use crate::configuration::Configuration;
 use crate::layout::Layout;
 use crate::readiness::{self, Life, Prober};
-use crate::release::{self, Words};
+use crate::release;
 use crate::supervise::{self, Launcher, Place};
 
 /// A program that was started again so often while it was waited for is not going to be ready.
@@ -95,13 +95,11 @@ impl Backend for Slot {
         let (_, release) = self.files.current_release()?;
         let layout = self.files.layout();
         let manifest = release::read(&release)?;
-        let mut words = Words::default();
-        words.set_path("release", &release).set_path("data", &layout.data()).set_path("run", &layout.run());
         let configuration = Configuration::load(layout).map_err(|error| Error::Machine {
             what: "its configuration".to_owned(),
             why: error.to_string(),
         })?;
-        configuration.words(&mut words);
+        let words = configuration.words(layout, &release);
         let prober = Prober::new(&manifest.readiness.probe, &release, &words)?;
         let timeout = timeout.unwrap_or_else(|| manifest.readiness.timeout.get());
         readiness::wait(&prober, timeout, manifest.readiness.interval.get(), stop, &mut || self.life())

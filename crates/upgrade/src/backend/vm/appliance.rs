@@ -22,7 +22,7 @@ use crate::backend::files::Files;
 use crate::backend::{self, Backend, Description, Result, needed};
 use crate::configuration::Configuration;
 use crate::layout::Layout;
-use crate::release::{self, VmPayload, Words};
+use crate::release::{self, VmPayload};
 
 /// In a snapshot that was taken while there was no disk.
 const NO_DISK: &str = "no-disk";
@@ -63,14 +63,6 @@ impl Vm {
             Some(definition) => Err(Error::OtherDefinition { definition: definition.image, current }.into()),
             None => Err(backend::Error::NoCurrent),
         }
-    }
-
-    fn words(&self, release: &Path, configuration: &Configuration) -> Words {
-        let mut words = Words::default();
-        words.set_path("release", release);
-        words.set_path("data", &self.layout.data()).set_path("run", &self.layout.run());
-        configuration.words(&mut words);
-        words
     }
 
     fn must_be_off(&self) -> Result<()> {
@@ -167,7 +159,7 @@ impl Backend for Vm {
         let definition = self.definition()?;
         let (_, release) = self.files.current_release()?;
         let configuration = Configuration::load(&self.layout).map_err(Box::new)?;
-        let words = self.words(&release, &configuration);
+        let words = configuration.words(&self.layout, &release);
         let disk = definition.vm.disk.is_some().then(|| self.disk.path());
         let arguments =
             command::arguments(&self.settings, &definition.vm, &release, disk.as_deref(), &words)?;
@@ -182,7 +174,7 @@ impl Backend for Vm {
             machine: &self.machine,
             run: self.layout.run(),
             readiness: release::read(&release)?.readiness,
-            words: self.words(&release, &configuration),
+            words: configuration.words(&self.layout, &release),
             release: &release,
         };
         ready::wait(&asked, timeout, stop)

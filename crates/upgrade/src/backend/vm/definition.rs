@@ -39,6 +39,11 @@ impl Definition {
     }
 }
 
+/// Whether what lies there is a machine.
+pub(crate) fn owns(layout: &Layout) -> bool {
+    path(layout).exists()
+}
+
 fn path(layout: &Layout) -> PathBuf {
     layout.state().join(FILE)
 }

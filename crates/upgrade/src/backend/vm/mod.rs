@@ -29,4 +29,5 @@ mod serial;
 pub use appliance::Vm;
 pub use command::Settings;
 pub use definition::Definition;
+pub(crate) use definition::owns;
 pub use error::Error;

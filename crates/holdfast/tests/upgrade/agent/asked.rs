@@ -1,0 +1,89 @@
+//! What people ask of an agent, and what it tells them.
+
+use super::world::{World, version};
+use crate::site::{Release, Slot};
+
+#[test]
+fn asking_the_graph_gives_nothing_up_and_calling_off_does() {
+    let mut world = World::<Slot>::new();
+    let second = Release::of(2);
+    world.publish(&second);
+    world.start_graph();
+    world.start_agent();
+    world.until_the_agent_runs();
+    world.ends(&["agent", "pause"], 0);
+    world.ends(&["agent", "update", "--to", "v2.0.0", "--no-wait"], 0);
+    world.site.wait("it is held", || world.agent_state() == "holding");
+    let shown = world.ends(&["agent", "check"], 0).out;
+    assert!(shown.contains("holding, to 2.0.0") && shown.contains("waits for paused"), "{shown}");
+    assert_eq!(world.agent_state(), "holding");
+    // The same wish once more is no other one.
+    world.ends(&["agent", "update", "--to", "2.0.0", "--no-wait"], 0);
+    world.ends(&["agent", "check"], 0);
+    assert!(world.attempts().is_empty(), "{:#}", world.books());
+
+    // Nor is it given up, or waited for, by a question where no agent runs.
+    world.kill_agent();
+    world.ends(&["agent", "check"], 0);
+    assert_eq!(world.books()["agent"]["target"]["version"], "2.0.0", "{:#}", world.books());
+    world.start_agent();
+    world.until_the_agent_runs();
+
+    world.ends(&["agent", "update", "--clear"], 0);
+    let attempt = world.ends_as(&second, "abandoned");
+    assert_eq!(attempt["why"], "it was called off");
+    world.nothing_left();
+    world.site.serves(&Release::of(1));
+    let paused = world.ends(&["agent", "update", "--to", "2.0.0", "--force", "paused"], 2);
+    assert!(paused.err.contains("holdfast agent resume"), "{}", paused.err);
+}
+
+#[test]
+fn a_step_back_is_told_kept_and_shown_also_where_no_agent_runs() {
+    let mut world = World::<Slot>::new();
+    let second = Release::of(2).with_data(2);
+    world.publish(&second);
+    world.start_graph();
+    world.ends(&["agent", "update", "--to", &version(&second)], 0);
+    let running = || {
+        let shown = world.ends(&["agent", "status"], 0).out;
+        shown.lines().find_map(|line| line.strip_prefix("running ")).map(str::trim).map(str::to_owned)
+    };
+    assert_eq!(running(), Some("2.0.0".to_owned()));
+    let again = world.ends(&["agent", "update", "--to", "2.0.0"], 4);
+    assert!(again.err.contains("2.0.0 runs already"), "{}", again.err);
+    let done = world.ends(&["agent", "rollback"], 0);
+    assert!(done.err.contains("taken back from 2.0.0 to 1.0.0"), "{}", done.err);
+    assert_eq!(running(), Some("1.0.0".to_owned()));
+    let history = world.ends(&["agent", "history"], 0).out;
+    let newest: Vec<&str> = history.lines().nth(1).unwrap().split_whitespace().skip(1).collect();
+    assert_eq!(newest, ["2.0.0", "1.0.0", "taken", "back"], "{history}");
+    // By other hands.
+    world.ends(&["agent", "update", "--to", "2.0.0", "--anyway"], 0);
+    world.site.ok(&["upgrade", "shop", "--rollback"]);
+    assert_eq!(running(), Some("1.0.0".to_owned()));
+}
+
+#[test]
+fn what_can_not_be_done_is_said_to_whoever_asks_for_it() {
+    let mut world = World::<Slot>::new();
+    world.start_graph();
+    // Nobody answers: that may pass. A channel that nobody has does not.
+    let away = world.ends(&["agent", "set", "--upstream", "http://127.0.0.1:9"], 0);
+    assert_eq!(away.code, 0);
+    let done = world.ends(&["agent", "check"], 75);
+    assert!(
+        done.err.contains("127.0.0.1:9") && done.err.contains("see that the graph service runs"),
+        "{done:?}"
+    );
+    let upstream = world.upstream();
+    world.ends(&["agent", "set", "--upstream", &upstream, "--channel", "fast"], 0);
+    let done = world.ends(&["agent", "check"], 4);
+    assert!(done.err.contains("\"fast\"") && done.err.contains("agent set --channel"), "{done:?}");
+
+    world.start_agent();
+    world.until_the_agent_runs();
+    world.ends(&["appliance", "rm", "shop", "--force"], 0);
+    let done = world.run(&["agent", "check"]);
+    assert!(done.code != 0 && done.err.contains("there is no appliance shop"), "{done:?}");
+}

@@ -1,0 +1,28 @@
+//! Every state that the agent can reach with its machine, its quarantine and its transactions: failures, forged images,
+//! crashes before and after every effect.
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+use testkit::explore::explore;
+
+use world::{Mistake, Rig};
+
+const LIMIT: usize = 2_000_000;
+
+#[test]
+fn no_path_applies_what_was_not_checked_and_none_leaves_the_machine_between_releases() {
+    match explore(&Rig { mistake: None }, LIMIT) {
+        Ok(explored) => println!("{explored}"),
+        Err(example) => panic!("{example}"),
+    }
+}
+
+#[test]
+fn the_walk_finds_every_mistake_that_is_made_on_purpose() {
+    for mistake in Mistake::ALL {
+        let found = explore(&Rig { mistake: Some(mistake) }, LIMIT);
+        let example = found.err().unwrap_or_else(|| panic!("{mistake:?} is not found"));
+        println!("{mistake:?}: {example}");
+    }
+}
