@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use disk::Lock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::programs;
@@ -248,10 +249,13 @@ impl<K: Kind> Site<K> {
         assert_eq!(seen["state"], Value::from(state), "{seen:#}");
     }
 
-    /// Runs a command until it says that it begins with a step, and kills it there.
+    /// Runs a command until it says that it begins with a step, and kills it there. What it had just started is told by the
+    /// kernel to end with it, and has the lock until it does: a moment later.
     #[track_caller]
     pub fn killed_at(&self, words: &[&str], step: &str) {
         self.signalled_at(words, step, Signal::KILL);
+        let lock = self.appliance().join("lock");
+        self.wait("what it started to end with it", || !Lock::is_held(&lock).unwrap());
     }
 
     #[track_caller]
