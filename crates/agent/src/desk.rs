@@ -61,6 +61,16 @@ pub enum What {
     Look,
 }
 
+impl What {
+    /// Preconditions to pass over.
+    pub fn forced(&self) -> &[String] {
+        match self {
+            Self::Update { forced, .. } | Self::From { forced, .. } => forced,
+            Self::Clear | Self::RollBack | Self::Look => &[],
+        }
+    }
+}
+
 /// What is shown to people; nothing is decided by it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

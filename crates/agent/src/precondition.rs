@@ -16,6 +16,9 @@ use crate::settings::Settings;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+const WINDOW: &str = "window";
+const SKEW: &str = "skew";
+const FREE_SPACE: &str = "free-space";
 pub const STORAGE_GATE: &str = "storage-gate";
 /// Beside a release's manifests: what its API servers understand, as `holdfast storage gate --supported` takes it.
 pub const SUPPORTED_STORAGE: &str = "supported-storage-versions.json";
@@ -42,13 +45,25 @@ pub fn unknown(name: &str, why: impl Into<String>, way_out: impl Into<String>) -
     }
 }
 
+/// What [`look`] looks at by itself, but for the pause, which is ended and not passed over.
+pub const OWN: [&str; 3] = [WINDOW, SKEW, FREE_SPACE];
+
+/// By which the executables are known: a directory that can't be read stands for all that is in it.
+pub fn executable_names(settings: &Settings) -> Vec<String> {
+    let names = |directory: &PathBuf| match entries(directory) {
+        Ok(paths) => paths.iter().map(|path| name_of(path)).collect(),
+        Err(_) => vec![directory.display().to_string()],
+    };
+    settings.preconditions.iter().flat_map(names).collect()
+}
+
 /// Blocks: executables are waited for.
 pub fn look(under: &Under, release: &Checked, wishes: &Wishes, settings: &Settings) -> Vec<Precondition> {
     let mut found = vec![
         pause(wishes),
         window(settings, now()),
         skew(&under.from, &under.target.version, settings.max_skew),
-        free_space("free-space", &settings.directory, release, settings.reserve),
+        free_space(FREE_SPACE, &settings.directory, release, settings.reserve),
     ];
     found.extend(settings.preconditions.iter().flat_map(|directory| executables(directory, under, release)));
     found
@@ -79,13 +94,12 @@ fn now() -> Moment {
 }
 
 fn window(settings: &Settings, now: Moment) -> Precondition {
-    const NAME: &str = "window";
     if settings.windows.is_empty() || settings.windows.iter().any(|window| window.is_open(now)) {
-        return met(NAME);
+        return met(WINDOW);
     }
     let windows: Vec<String> = settings.windows.iter().map(ToString::to_string).collect();
     unmet(
-        NAME,
+        WINDOW,
         format!("updates begin only {}", windows.join(" or ")),
         "wait for it, or give `--force window` to `holdfast agent update`",
     )
@@ -93,19 +107,18 @@ fn window(settings: &Settings, now: Moment) -> Precondition {
 
 /// A release can be told to follow any other; that so many minor versions are skipped at once was rarely tried by anybody.
 fn skew(from: &Version, to: &Version, most: u64) -> Precondition {
-    const NAME: &str = "skew";
     let skipped = to.minor.saturating_sub(from.minor);
     if from.major != to.major && to.major > from.major + 1 {
-        return unmet(NAME, format!("{from} to {to} skips a major version"), "go by a release between them");
+        return unmet(SKEW, format!("{from} to {to} skips a major version"), "go by a release between them");
     }
     if from.major == to.major && skipped > most {
         return unmet(
-            NAME,
+            SKEW,
             format!("{from} to {to} is a step of {skipped} minor versions, and max-skew is {most}"),
             "go by a release between them, or set max-skew in [agent]",
         );
     }
-    met(NAME)
+    met(SKEW)
 }
 
 /// Room for the release once more, where it will stand, beside the reserve.
@@ -149,22 +162,33 @@ fn size(tree: &Path) -> u64 {
 
 /// Each is run with the versions in its environment; 0 means yes. What it prints first is why not, what follows is the way out.
 fn executables(directory: &Path, under: &Under, release: &Checked) -> Vec<Precondition> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return vec![],
+    match entries(directory) {
+        Ok(paths) => paths.iter().map(|path| executable(path, under, release)).collect(),
         Err(error) => {
             let name = directory.display().to_string();
-            return vec![unknown(&name, error.to_string(), "see that the directory can be read")];
+            vec![unknown(&name, error.to_string(), "see that the directory can be read")]
         }
+    }
+}
+
+fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(error),
     };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
     paths.sort();
-    paths.iter().map(|path| executable(path, under, release)).collect()
+    Ok(paths)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn executable(path: &Path, under: &Under, release: &Checked) -> Precondition {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name_of(path);
     let may_run =
         fs::metadata(path).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
     if !may_run {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ::agent::precondition::STORAGE_GATE;
 use ::upgrade::commands::{self, Plan, Request, Upgraded};
 use clap::Args;
 use logic::exit::Exit;
@@ -38,8 +39,8 @@ pub struct UpgradeCommand {
     /// Show the steps, the migrations and the keys that each would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Pass over a precondition, by its name: storage-gate; may be given again
-    #[arg(long, value_name = "NAME", conflicts_with = "rollback")]
+    /// Pass over a precondition, by its name; may be given again
+    #[arg(long, value_name = "NAME", value_parser = [STORAGE_GATE], conflicts_with = "rollback")]
     force: Vec<String>,
     /// To become ready in, instead of what the release says
     #[arg(long, value_name = "TIME")]

@@ -25,6 +25,11 @@ const KEYS: &str = "release-keys";
 const METADATA: &str = "release-manifests/release-metadata";
 const METADATA_BYTES: u64 = 1 << 20;
 
+const ROLLBACK: &str = "rollback";
+const SPACE: &str = "appliance-space";
+/// What an appliance is looked at for before it is moved, by name.
+pub const PRECONDITIONS: [&str; 3] = [ROLLBACK, SPACE, precondition::STORAGE_GATE];
+
 #[derive(Clone)]
 pub struct Host {
     pub settings: Settings,
@@ -153,18 +158,17 @@ impl Host {
     }
 
     fn rollback_possible(&self) -> Precondition {
-        const NAME: &str = "rollback";
         let look = || -> Result<bool, MachineError> {
             let appliance = self.open()?;
             Ok(appliance.transaction().map_err(|error| failed(&error))?.is_some())
         };
         match look() {
-            Ok(false) => precondition::met(NAME),
+            Ok(false) => precondition::met(ROLLBACK),
             Ok(true) => {
                 let (why, way_out) = self.somebody_elses();
-                precondition::unmet(NAME, why, way_out)
+                precondition::unmet(ROLLBACK, why, way_out)
             }
-            Err(error) => precondition::unknown(NAME, error.why, error.way_out),
+            Err(error) => precondition::unknown(ROLLBACK, error.why, error.way_out),
         }
     }
 }
@@ -243,7 +247,7 @@ impl Machine for Host {
         let (this, release) = (self.clone(), release.clone());
         let found = waiting(move || {
             let directory = &this.settings.directory;
-            let room = precondition::free_space("appliance-space", directory, &release, this.reserve);
+            let room = precondition::free_space(SPACE, directory, &release, this.reserve);
             let gate = gate::storage(&release.tree, &this.storage);
             [Some(this.rollback_possible()), Some(room), gate].into_iter().flatten().collect()
         });

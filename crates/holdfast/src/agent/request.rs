@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::agent::desk::{Files, Request, What, Wishes};
+use ::agent::precondition;
 use ::agent::settings::Settings;
 use ::agent::{Ended, Stop};
 use logic::agent::{Agent as State, Attempt, Books, By, Outcome};
 use logic::exit::Exit;
 
 use super::begin::Parts;
+use super::host;
 use super::itself::{Itself, become_it};
 use super::say;
 use crate::cli::Global;
@@ -32,6 +34,7 @@ pub fn carry_out(settings: &Settings, what: What, wait: bool, global: &Global) -
         drop(lock);
         return left_to(&program);
     }
+    refuse_unknown(what.forced(), settings)?;
     let id = match is_begun(&desk.read_wishes()?, &desk.read_books()?, &what) {
         Some(id) => id,
         None => {
@@ -77,6 +80,19 @@ pub fn carry_out(settings: &Settings, what: What, wait: bool, global: &Global) -
             Some(program) => left_to(&program),
             None => interrupted("the agent of the release can't be started"),
         },
+    }
+}
+
+/// A name that means nothing would pass over nothing, and the update would wait for what its person believes to be passed over.
+fn refuse_unknown(forced: &[String], settings: &Settings) -> Result<()> {
+    let built_in = precondition::OWN.into_iter().chain(host::PRECONDITIONS).map(str::to_owned);
+    let names: Vec<String> = built_in.chain(precondition::executable_names(settings)).collect();
+    match forced.iter().find(|name| !names.contains(name)) {
+        None => Ok(()),
+        Some(unknown) => Err(Failure::usage(
+            format!("there is no precondition {unknown:?}"),
+            format!("--force takes {}", names.join(", ")),
+        )),
     }
 }
 

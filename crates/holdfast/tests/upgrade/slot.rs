@@ -447,6 +447,9 @@ fn what_storage_holds_up_is_refused_unless_a_person_insists() {
             "{refused:?}"
         );
     }
+    let unknown = upgrade(&["--force", "skew"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    assert!(unknown.err.contains("storage-gate"), "{unknown:?}");
     untouched(&site);
     let done = upgrade(&["--force", "storage-gate"]);
     assert_eq!(done.code, 0, "{done:?}");

@@ -86,11 +86,32 @@ fn a_window_is_waited_for_unless_a_person_insists() {
     let way_out = "wait for it, or give `--force window` to `holdfast agent update`";
     waits(&world, &format!("waits for window: updates begin only {window} ({way_out})"));
     // By another name it is not passed over.
-    world.ends(&["agent", "update", "--to", "2.0.0", "--force", "battery", "--no-wait"], 0);
+    world.ends(&["agent", "update", "--to", "2.0.0", "--force", "skew", "--no-wait"], 0);
     world.site.wait("it is left for the other", || world.attempts().len() == 1);
     assert_eq!(world.attempts()[0]["outcome"], "abandoned");
     waits(&world, "waits for window");
     world.ends(&["agent", "update", "--to", "2.0.0", "--force", "window"], 0);
+    world.site.serves(&second());
+}
+
+#[test]
+fn only_a_precondition_that_there_is_can_be_passed_over() {
+    let mut world = World::<Slot>::new();
+    world.publish(&second());
+    world.precondition("battery", "exit 1");
+    world.start_graph();
+    let from = format!("{}:2.0.0", world.releases.layout.path.display());
+    for which in [["--to", "2.0.0"], ["--from", &from]] {
+        let words = ["agent", "update", which[0], which[1], "--force", "battery", "--force", "batery"];
+        let done = world.ends(&words, 2);
+        assert!(done.err.contains("no precondition \"batery\""), "{}", done.err);
+        let names = "window, skew, free-space, rollback, appliance-space, storage-gate, battery";
+        assert!(done.err.contains(names), "{}", done.err);
+    }
+    // Nobody was told to begin.
+    let status = world.ends(&["agent", "check"], 0).out;
+    assert!(world.attempts().is_empty() && !status.contains("waits for"), "{status}");
+    world.ends(&["agent", "update", "--to", "2.0.0", "--force", "battery"], 0);
     world.site.serves(&second());
 }
 
