@@ -40,7 +40,7 @@ pub struct MachineError {
 /// How a transaction left the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
-    /// [`Outcome::Completed`], [`Outcome::RolledBack`], or [`Outcome::Refused`] where nothing was begun.
+    /// [`Outcome::Completed`], [`Outcome::Unproven`], [`Outcome::RolledBack`], or [`Outcome::Refused`] where nothing was begun.
     Ended(Outcome),
     /// It stands where it was interrupted, and is taken up by the next [`Machine::apply`].
     Interrupted,

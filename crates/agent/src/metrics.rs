@@ -11,6 +11,7 @@ pub struct Metrics {
     asked: Counter,
     unanswered: Counter,
     completed: Counter,
+    unproven: Counter,
     rolled_back: Counter,
     refused: Counter,
     abandoned: Counter,
@@ -33,6 +34,7 @@ impl Metrics {
     pub(crate) fn ended(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Completed => &self.completed,
+            Outcome::Unproven { .. } => &self.unproven,
             Outcome::RolledBack { .. } => &self.rolled_back,
             Outcome::Refused { .. } => &self.refused,
             Outcome::Abandoned { .. } => &self.abandoned,
@@ -53,6 +55,7 @@ impl Metrics {
         page.head("attempts_total", "counter", "Updates and steps back that have ended, by how.");
         let ends = [
             ("completed", &self.completed),
+            ("unproven", &self.unproven),
             ("rolled-back", &self.rolled_back),
             ("refused", &self.refused),
             ("abandoned", &self.abandoned),

@@ -7,7 +7,7 @@ use ::upgrade::commands::{self, Plan, Request, Upgraded};
 use clap::Args;
 use logic::exit::Exit;
 use logic::period::Period;
-use logic::upgrade::ApplianceName;
+use logic::upgrade::{ApplianceName, UNPROVEN};
 use serde::Serialize;
 
 use crate::agent::gate;
@@ -91,12 +91,12 @@ impl UpgradeCommand {
     }
 
     fn show(&self, verb: &'static str, moved: &Upgraded, global: &Global) -> Result<()> {
-        let (outcome, from, to, workloads) = match moved {
-            Upgraded::Already(image) => ("up to date", image, image, vec![]),
-            Upgraded::Moved { from, to, workloads } => {
+        let (outcome, from, to, unproven, workloads) = match moved {
+            Upgraded::Already(image) => ("up to date", image, image, false, vec![]),
+            Upgraded::Moved { from, to, unproven, workloads } => {
                 let limited =
                     workloads.iter().filter(|note| !note.unavailable.is_empty() || note.trouble.is_some());
-                (verb, from, to, limited.cloned().collect())
+                (verb, from, to, *unproven, limited.cloned().collect())
             }
         };
         let outcome = Outcome {
@@ -104,6 +104,7 @@ impl UpgradeCommand {
             outcome,
             from: from.version.to_string(),
             to: to.version.to_string(),
+            unproven,
             workloads,
         };
         output::show(&outcome, global.output)
@@ -117,6 +118,9 @@ struct Outcome {
     outcome: &'static str,
     from: String,
     to: String,
+    /// Nothing has proved that it becomes ready: it was switched off.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unproven: bool,
     /// Those that have lost a function.
     workloads: Vec<commands::WorkloadNote>,
 }
@@ -129,6 +133,9 @@ impl Show for Outcome {
             "up to date" => format!("{} has {} already\n", self.appliance, self.to),
             verb => format!("{} is {verb}: from {} to {}\n", self.appliance, self.from, self.to),
         };
+        if self.unproven {
+            text.push_str(&format!("{UNPROVEN}\n"));
+        }
         for note in &self.workloads {
             let lost = match &note.trouble {
                 Some(trouble) => trouble.clone(),

@@ -19,6 +19,9 @@ pub struct Entry {
     pub from: ReleaseVersion,
     pub to: ReleaseVersion,
     pub committed: bool,
+    /// Committed without proof that it becomes ready: it was switched off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unproven: bool,
     /// Why it was undone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
@@ -34,7 +37,8 @@ pub(crate) fn add(layout: &Layout, end: &End) -> Result<()> {
         End::Undone { begin, why } => (begin, false, why.replace('\n', " ")),
     };
     let (from, to) = (begin.from.version.clone(), begin.to.version.clone());
-    let entry = Entry { time: now(), kind: begin.kind, from, to, committed, why };
+    let unproven = end.is_unproven();
+    let entry = Entry { time: now(), kind: begin.kind, from, to, committed, unproven, why };
     // A full disk does not undo what was done: the line is a courtesy.
     if let Ok(line) = serde_json::to_vec(&entry) {
         let _ = disk::durable::append_durably(&layout.history(), &line);

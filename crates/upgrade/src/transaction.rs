@@ -52,6 +52,13 @@ pub enum End {
     Undone { begin: Begin, why: String },
 }
 
+impl End {
+    /// The new release is in place, and nothing has proved that it becomes ready: what was off was not started.
+    pub fn is_unproven(&self) -> bool {
+        matches!(self, Self::Committed(begin) if !begin.was_on)
+    }
+}
+
 /// What comes after a step that failed.
 #[derive(PartialEq, Eq)]
 enum After {

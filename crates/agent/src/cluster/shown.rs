@@ -22,6 +22,7 @@ pub fn history(status: &mut Status, books: &Books, now: &str) {
             let ended = books.history.iter().rev().find(|attempt| attempt.image == entry.image);
             let (state, message) = match ended.map(|attempt| &attempt.outcome) {
                 Some(Outcome::Completed) => ("Completed", None),
+                Some(Outcome::Unproven { why }) => ("Unproven", Some(why.clone())),
                 Some(Outcome::TakenBack) => ("TakenBack", None),
                 Some(Outcome::RolledBack { why }) => ("RolledBack", Some(why.clone())),
                 Some(Outcome::Refused { why }) => ("Refused", Some(why.clone())),

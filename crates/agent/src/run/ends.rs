@@ -151,6 +151,7 @@ impl<M: Machine, D: Desk> Agent<M, D> {
         let (from, to) = (&under.from, &under.target.version);
         match outcome {
             Outcome::Completed => tracing::info!(%from, %to, "updated"),
+            Outcome::Unproven { why } => tracing::warn!(%from, %to, why, "updated without proof"),
             Outcome::RolledBack { why } => tracing::error!(%from, %to, why, "rolled back"),
             Outcome::Refused { why } => tracing::error!(%from, %to, why, "refused: nothing was applied"),
             Outcome::Abandoned { why } => tracing::info!(%from, %to, why, "abandoned: nothing was applied"),

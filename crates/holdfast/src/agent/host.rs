@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use ::agent::machine::{Applied, Machine, MachineError, Replaced, Running};
 use ::agent::precondition;
 use ::agent::quarantine::Checked;
-use ::upgrade::commands::{self, Request};
+use ::upgrade::commands::{self, Request, Upgraded};
 use ::upgrade::settings::Settings;
 use ::upgrade::{Appliance, Error, Options, Witness, history_since};
 use logic::agent::{Found, Outcome, Precondition, Transaction, Under};
@@ -107,6 +107,7 @@ impl Host {
         };
         let transaction = match entries.iter().rev().find(ours) {
             _ if begun.is_some_and(|begun| is_of(&begun, under.target.digest())) => Transaction::InProgress,
+            Some(entry) if entry.committed && entry.unproven => Transaction::Unproven,
             Some(entry) if entry.committed => Transaction::Committed,
             Some(entry) => Transaction::RolledBack { why: entry.why.clone() },
             None => Transaction::None,
@@ -135,6 +136,7 @@ impl Host {
             false => commands::upgrade(&mut held, &request, &witness),
         };
         match ended {
+            Ok(Upgraded::Moved { unproven: true, .. }) => Ok(Applied::Ended(Outcome::switched_off())),
             Ok(_) => Ok(Applied::Ended(Outcome::Completed)),
             Err(Error::Undone { why, .. }) => Ok(Applied::Ended(Outcome::RolledBack { why })),
             Err(Error::Rebooting { .. } | Error::Abandoned { .. }) => Ok(Applied::Interrupted),

@@ -184,6 +184,10 @@ fn told(books: &Books, id: &str, global: &Global) -> Result<Exit> {
             say(global, &format!("updated from {from} to {to}"));
             Ok(Exit::Done)
         }
+        Outcome::Unproven { why } => {
+            say(global, &format!("updated from {from} to {to}; {why}"));
+            Ok(Exit::Done)
+        }
         Outcome::TakenBack => {
             say(global, &format!("taken back from {from} to {to}, with the data of then"));
             Ok(Exit::Done)

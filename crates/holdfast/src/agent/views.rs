@@ -133,6 +133,7 @@ fn outcome(attempt: &Attempt) -> String {
     let Attempt { from, to, at, .. } = attempt;
     match &attempt.outcome {
         Outcome::Completed => format!("updated from {from} to {to}, {at}"),
+        Outcome::Unproven { why } => format!("updated from {from} to {to}, {at}; {why}"),
         Outcome::RolledBack { why } => format!("{to} was rolled back to {from}, {at}: {why}"),
         Outcome::Refused { why } => format!("{to} was refused, {at}: {why}"),
         Outcome::Abandoned { why } => format!("{to} was abandoned, {at}: {why}"),
@@ -156,6 +157,7 @@ impl Show for History {
         let row = |attempt: &Attempt| {
             let (name, why) = match &attempt.outcome {
                 Outcome::Completed => ("completed", ""),
+                Outcome::Unproven { why } => ("unproven", why.as_str()),
                 Outcome::RolledBack { why } => ("rolled back", why.as_str()),
                 Outcome::Refused { why } => ("refused", why.as_str()),
                 Outcome::Abandoned { why } => ("abandoned", why.as_str()),

@@ -1,7 +1,7 @@
 //! How appliances are shown.
 
 use ::upgrade::commands::{Overview, WorkloadNote};
-use logic::upgrade::{Kind, State, Way};
+use logic::upgrade::{Kind, State, UNPROVEN, Way};
 use serde::Serialize;
 
 use crate::output::{Show, fields, table};
@@ -110,8 +110,11 @@ impl Show for ApplianceView {
                         Kind::Upgrade => "upgrade",
                         Kind::Rollback => "rollback",
                     };
-                    let end =
-                        if entry.committed { "done".to_owned() } else { format!("undone: {}", entry.why) };
+                    let end = match (entry.committed, entry.unproven) {
+                        (true, false) => "done".to_owned(),
+                        (true, true) => format!("done; {UNPROVEN}"),
+                        (false, _) => format!("undone: {}", entry.why),
+                    };
                     vec![
                         entry.time.clone(),
                         kind.to_owned(),

@@ -116,7 +116,12 @@ mod tests {
         books.cleared_to_begin().unwrap();
         books.replaced().unwrap();
         assert_eq!(books.rolled_back, ["sha256:b"]);
+        let mut off = books.clone();
         books.applied(Outcome::Completed, "now").unwrap();
         assert!(books.rolled_back.is_empty());
+        // Nothing has shown that it works where it was not started.
+        off.applied(Outcome::switched_off(), "now").unwrap();
+        assert_eq!(off.rolled_back, ["sha256:b"]);
+        assert_eq!(off.digest_of(&version(2)).as_deref(), Some("sha256:b"));
     }
 }

@@ -10,6 +10,7 @@ use semver::Version;
 use serde::{Deserialize, Serialize};
 
 use super::back::Back;
+use crate::upgrade::UNPROVEN;
 
 /// Attempts that are remembered.
 const HISTORY: usize = 100;
@@ -81,21 +82,30 @@ pub enum Agent {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
+    /// The new release runs, and has proved that it is ready.
     Completed,
+    /// The new release is in place, and nothing has proved that it works.
+    Unproven { why: String },
     /// The machine is on the release of before, with its data.
-    RolledBack {
-        why: String,
-    },
+    RolledBack { why: String },
     /// Nothing was applied.
-    Refused {
-        why: String,
-    },
+    Refused { why: String },
     /// Somebody wanted another one, or none.
-    Abandoned {
-        why: String,
-    },
+    Abandoned { why: String },
     /// No update: a person took the machine back by one step.
     TakenBack,
+}
+
+impl Outcome {
+    /// Of what was not started for it.
+    pub fn switched_off() -> Self {
+        Self::Unproven { why: UNPROVEN.to_owned() }
+    }
+
+    /// Whether the machine is on the new release.
+    fn is_on_the_new_one(&self) -> bool {
+        matches!(self, Self::Completed | Self::Unproven { .. })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -144,6 +154,8 @@ pub enum Transaction {
     /// It stands where it was interrupted, and can be taken up.
     InProgress,
     Committed,
+    /// Committed without proof that it works: the machine was switched off.
+    Unproven,
     RolledBack {
         why: String,
     },
@@ -156,6 +168,7 @@ impl Found {
             Transaction::InProgress => None,
             Transaction::None => (self.running == under.target.version).then_some(Outcome::Completed),
             Transaction::Committed => Some(Outcome::Completed),
+            Transaction::Unproven => Some(Outcome::switched_off()),
             Transaction::RolledBack { why } => Some(Outcome::RolledBack { why: why.clone() }),
         }
     }
@@ -284,7 +297,7 @@ impl Books {
 
     /// Of the image by which this machine came to a release.
     pub fn digest_of(&self, version: &Version) -> Option<String> {
-        let came = |attempt: &&Attempt| attempt.outcome == Outcome::Completed && attempt.to == *version;
+        let came = |attempt: &&Attempt| attempt.outcome.is_on_the_new_one() && attempt.to == *version;
         let attempt = self.history.iter().rev().find(came)?;
         attempt.image.rsplit_once('@').map(|(_, digest)| digest.to_owned())
     }
@@ -396,6 +409,8 @@ impl Books {
                 let version = target.version.to_string();
                 self.rolled_back.retain(|known| known != target.digest() && *known != version);
             }
+            // Nothing has shown that it works this time.
+            Outcome::Unproven { .. } => {}
             Outcome::Refused { .. } | Outcome::Abandoned { .. } | Outcome::TakenBack => {}
         }
         let Target { version: to, image, by, request, .. } = target;

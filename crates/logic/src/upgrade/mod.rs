@@ -18,3 +18,6 @@ pub use release::{BadReleaseVersion, Image, ImageId, ReleaseVersion, SnapshotId}
 pub use state::{State, rollback_to, state};
 pub use tidy::{Leftovers, leftovers};
 pub use way::{Next, Recovery, Step, Trouble, Way, next, recovery, trouble};
+
+/// Said of a transaction that was committed without proof: what is switched off is left so, and nothing is asked of it.
+pub const UNPROVEN: &str = "it was switched off, and not started: whether it becomes ready is not known";

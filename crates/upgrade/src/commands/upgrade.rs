@@ -39,6 +39,8 @@ pub enum Upgraded {
     Moved {
         from: Image,
         to: Image,
+        /// It was switched off: nothing has proved that it becomes ready.
+        unproven: bool,
         /// What the new release cannot do any more with workloads of before.
         workloads: Vec<WorkloadNote>,
     },
@@ -62,8 +64,9 @@ fn refused(appliance: &Appliance, refusal: Refusal) -> Error {
 }
 
 fn ended(appliance: &Appliance, end: End, workloads: Vec<WorkloadNote>) -> Result<Upgraded> {
+    let unproven = end.is_unproven();
     match end {
-        End::Committed(Begin { from, to, .. }) => Ok(Upgraded::Moved { from, to, workloads }),
+        End::Committed(Begin { from, to, .. }) => Ok(Upgraded::Moved { from, to, unproven, workloads }),
         End::Undone { begin, why } => {
             let (name, to) = (appliance.identity.name.clone(), begin.to.version.to_string());
             Err(Error::Undone { name, to, why })
@@ -246,13 +249,14 @@ pub fn roll_back(held: &mut Held, options: &Options, witness: &dyn Witness) -> R
     }
     match first(held, Wish::RollBack, options, witness)? {
         // A step back was the wish, and only its books were behind.
-        First::Clear(Some(End::Committed(Begin { kind: Kind::Rollback, from, to, .. }))) => {
-            return Ok(Upgraded::Moved { from, to, workloads: vec![] });
+        First::Clear(Some(end @ End::Committed(Begin { kind: Kind::Rollback, .. }))) => {
+            return ended(&held.appliance, end, vec![]);
         }
         First::Clear(_) => {}
         // To undo was the wish, and it is done.
         First::Done(End::Undone { begin, .. }) => {
-            return Ok(Upgraded::Moved { from: begin.to, to: begin.from, workloads: vec![] });
+            let unproven = !begin.was_on;
+            return Ok(Upgraded::Moved { from: begin.to, to: begin.from, unproven, workloads: vec![] });
         }
         First::Done(end) => return ended(&held.appliance, end, vec![]),
         First::Again | First::Refused => return again(held, options, witness),
@@ -314,9 +318,7 @@ fn may_undo(appliance: &Appliance, transaction: &Transaction) -> Result<()> {
 /// Takes an interrupted transaction to its end.
 pub fn resume(held: &mut Held, request: &Request<'_>, witness: &dyn Witness) -> Result<Upgraded> {
     match first(held, Wish::Resume, &request.options, witness)? {
-        First::Clear(Some(End::Committed(Begin { from, to, .. }))) => {
-            Ok(Upgraded::Moved { from, to, workloads: vec![] })
-        }
+        First::Clear(Some(end @ End::Committed(_))) => ended(&held.appliance, end, vec![]),
         First::Clear(_) | First::Done(_) | First::Refused => {
             let current = held.appliance.current()?.version.to_string();
             Err(refused(&held.appliance, Refusal::NothingToResume { current }))

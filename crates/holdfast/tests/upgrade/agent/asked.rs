@@ -1,5 +1,7 @@
 //! What people ask of an agent, and what it tells them.
 
+use serde_json::{Value, json};
+
 use super::world::{World, version};
 use crate::site::{Release, Slot};
 
@@ -86,4 +88,34 @@ fn what_can_not_be_done_is_said_to_whoever_asks_for_it() {
     world.ends(&["appliance", "rm", "shop", "--force"], 0);
     let done = world.run(&["agent", "check"]);
     assert!(done.code != 0 && done.err.contains("there is no appliance shop"), "{done:?}");
+}
+
+#[test]
+fn an_update_of_what_is_switched_off_claims_no_proof() {
+    let mut world = World::<Slot>::new();
+    // Nothing would show that it never becomes ready.
+    let second = Release::of(2).with_data(2).never_ready();
+    world.publish(&second);
+    world.start_graph();
+    world.ends(&["appliance", "stop", "shop"], 0);
+    let done = world.ends(&["agent", "update", "--to", "2.0.0"], 0);
+    let why = "it was switched off, and not started: whether it becomes ready is not known";
+    assert!(done.err.contains(&format!("updated from 1.0.0 to 2.0.0; {why}")), "{}", done.err);
+    let status: Value = serde_json::from_str(&world.ends(&["agent", "status", "-o", "json"], 0).out).unwrap();
+    assert_eq!((&status["last"]["outcome"], &status["last"]["why"]), (&json!("unproven"), &json!(why)));
+    let history = world.ends(&["agent", "history"], 0).out;
+    let newest = history.lines().nth(1).unwrap();
+    assert!(newest.contains("unproven") && newest.ends_with(why), "{history}");
+    // The appliance itself remembers it, too, for an agent that was killed before it could write it down.
+    assert_eq!(world.site.inspect()["history"][0]["unproven"], json!(true));
+    let mut books = world.books();
+    let (attempt, begun) = (books["history"][0].clone(), json!({"state": "applying"}));
+    books["agent"] = begun;
+    books["agent"]["target"] = json!({"version": "2.0.0", "image": attempt["image"], "by": "person"});
+    books["agent"]["from"] = json!("1.0.0");
+    books["agent"]["since"] = json!(0);
+    books["history"] = json!([]);
+    std::fs::write(world.books_file(), books.to_string()).unwrap();
+    world.ends(&["agent", "check"], 0);
+    assert_eq!(world.attempts()[0]["outcome"], "unproven", "{:#}", world.books());
 }
