@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -26,6 +27,9 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const CONTROLLERS: usize = 16;
 /// About half a frame of data: left to itself, rustls hands 64 KiB at a time to the kernel, and wakes the other side for each.
 const SENT_AT_ONCE: usize = LARGEST_DATA / 2 + (64 << 10);
+/// Bytes that wait in the kernel for a slow link, at most. Left to itself, it takes megabytes: then what is sent next was chosen
+/// long before, when others did not have it yet, and the news that would have said so wait behind it.
+const UNSENT: u32 = 128 << 10;
 /// What a TLS connection begins with, and no other protocol that is spoken here.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -121,6 +125,8 @@ async fn handshake(
     };
     if wants_chunks {
         session.set_buffer_limit(Some(SENT_AT_ONCE));
+        // A kernel that can't: news are later, and that is all.
+        let _ = SockRef::from(stream.get_ref().0).set_tcp_notsent_lowat(UNSENT);
     }
     let Ok(place) = Arc::clone(kind).try_acquire_owned() else {
         // Closing is answer enough: whoever wants chunks has others to ask.
