@@ -13,21 +13,21 @@ mod views;
 
 use std::path::PathBuf;
 
-use ::agent::desk::{Files, What};
+use ::agent::desk::{Files, What, Wishes};
 use ::agent::settings::Settings;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use logic::agent::PAUSED;
 use logic::exit::Exit;
 use semver::Version;
 
 use self::install::Install;
 use self::run::Run;
-use self::views::History;
 pub use self::views::Status;
+use self::views::{Answered, History, InForce};
 use crate::cli::Global;
 use crate::config;
 use crate::failure::{Failure, Result};
-use crate::output;
+use crate::output::{self, Format, Show};
 
 #[derive(Debug, Args)]
 pub struct AgentCommand {
@@ -81,6 +81,12 @@ enum Verb {
     Rollback,
     /// Change what the agent follows, while it runs
     Set(Set),
+    /// Take back what was set: the configuration holds again
+    Unset {
+        /// What to take back
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<Setting>,
+    },
     /// Install the agent of a cluster: the resource ClusterVersion, an account, and the agent itself
     Install(Install),
 }
@@ -122,6 +128,24 @@ struct Set {
     automatic: Option<bool>,
 }
 
+/// What `set` goes over.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Setting {
+    Channel,
+    Upstream,
+    Automatic,
+}
+
+impl Setting {
+    fn take_back(self, wishes: &mut Wishes) {
+        match self {
+            Self::Channel => wishes.channel = None,
+            Self::Upstream => wishes.upstream = None,
+            Self::Automatic => wishes.automatic = None,
+        }
+    }
+}
+
 impl AgentCommand {
     pub fn run(&self, global: &Global) -> Result<Exit> {
         let settings = self.place.settings(global)?;
@@ -133,24 +157,29 @@ impl AgentCommand {
                 request::carry_out(&settings, What::Look, true, global)?;
                 show(&settings, global)
             }
-            Verb::Update(update) => request::carry_out(&settings, update.what()?, !update.no_wait, global),
-            Verb::Rollback => request::carry_out(&settings, What::RollBack, true, global),
+            Verb::Update(update) => {
+                let answered = request::carry_out(&settings, update.what()?, !update.no_wait, global)?;
+                answer(&answered, global)
+            }
+            Verb::Rollback => answer(&request::carry_out(&settings, What::RollBack, true, global)?, global),
             Verb::Pause { reason } => {
                 let reason = reason.join(" ");
-                desk.wish(|wishes| wishes.paused = Some(reason))?;
-                say(global, "updates are paused");
-                Ok(Exit::Done)
+                let wishes = desk.wish(|wishes| wishes.paused = Some(reason))?;
+                tell(Some("updates are paused"), &InForce::of(&settings, wishes), global)
             }
             Verb::Resume => {
-                desk.wish(|wishes| wishes.paused = None)?;
-                say(global, "updates may begin");
-                Ok(Exit::Done)
+                let wishes = desk.wish(|wishes| wishes.paused = None)?;
+                tell(Some("updates may begin"), &InForce::of(&settings, wishes), global)
             }
             Verb::History => {
                 output::show(&History { attempts: desk.read_books()?.history }, global.output)?;
                 Ok(Exit::Done)
             }
             Verb::Set(set) => set.run(&settings, global),
+            Verb::Unset { names } => {
+                let wishes = desk.wish(|wishes| names.iter().for_each(|name| name.take_back(wishes)))?;
+                tell(Some("the configuration holds again"), &InForce::of(&settings, wishes), global)
+            }
             Verb::Install(install) => install.run(global),
         }
     }
@@ -205,14 +234,27 @@ impl Set {
             let hint = "write it like https://graph.example.com";
             return Err(Failure::usage(format!("{upstream:?} is not the address of a graph service"), hint));
         }
-        Files::at(&settings.directory).wish(|wishes| {
+        let wishes = Files::at(&settings.directory).wish(|wishes| {
             wishes.channel = self.channel.clone().or(wishes.channel.take());
             wishes.upstream = self.upstream.clone().or(wishes.upstream.take());
             wishes.automatic = self.automatic.or(wishes.automatic);
         })?;
-        say(global, "set");
-        Ok(Exit::Done)
+        tell(Some("set"), &InForce::of(settings, wishes), global)
     }
+}
+
+fn answer(answered: &Answered, global: &Global) -> Result<Exit> {
+    tell(answered.line().as_deref(), answered, global)
+}
+
+/// A line for people, a document for programs: whoever asks for one gets it, and nothing but it.
+fn tell(line: Option<&str>, document: &impl Show, global: &Global) -> Result<Exit> {
+    match (global.output, line) {
+        (Format::Table | Format::Wide, Some(line)) => say(global, line),
+        (Format::Table | Format::Wide, None) => {}
+        (format, _) => output::show(document, format)?,
+    }
+    Ok(Exit::Done)
 }
 
 fn say(global: &Global, text: &str) {

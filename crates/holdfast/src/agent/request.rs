@@ -15,13 +15,14 @@ use super::begin::Parts;
 use super::host;
 use super::itself::{Itself, become_it};
 use super::say;
+use super::views::Answered;
 use crate::cli::Global;
 use crate::failure::{Failure, Result};
 use crate::log::{self, LogFormat};
 
 const LOOK: Duration = Duration::from_millis(200);
 
-pub fn carry_out(settings: &Settings, what: What, wait: bool, global: &Global) -> Result<Exit> {
+pub fn carry_out(settings: &Settings, what: What, wait: bool, global: &Global) -> Result<Answered> {
     let desk = Files::at(&settings.directory);
     let itself = Itself::new(&settings.directory);
     // First the lock: an agent that starts in between finds the request, and this one finds the agent.
@@ -46,8 +47,7 @@ pub fn carry_out(settings: &Settings, what: What, wait: bool, global: &Global) -
     };
     if lock.is_none() {
         if !wait {
-            say(global, "the agent is told");
-            return Ok(Exit::Done);
+            return Ok(Answered { id, done: false, attempt: None });
         }
         return follow(&desk, &id, global);
     }
@@ -73,7 +73,7 @@ pub fn carry_out(settings: &Settings, what: What, wait: bool, global: &Global) -
         })
     };
     match ended {
-        Ended::Answered => told(&desk.read_books()?, &id, global),
+        Ended::Answered => told(&desk.read_books()?, &id),
         Ended::Stopped => interrupted("interrupted"),
         // It gets the same words, and finds by them what was begun.
         Ended::SteppedDown => match itself.successor() {
@@ -96,7 +96,7 @@ fn refuse_unknown(forced: &[String], settings: &Settings) -> Result<()> {
     }
 }
 
-fn left_to(program: &Path) -> Result<Exit> {
+fn left_to<T>(program: &Path) -> Result<T> {
     let error = become_it(program);
     Err(Failure::new(Exit::Unexpected, &error, format!("see {}", program.display())))
 }
@@ -115,13 +115,13 @@ fn is_begun(wishes: &Wishes, books: &Books, what: &What) -> Option<String> {
 }
 
 /// Until the agent has seen to it, telling what it says on the way.
-fn follow(desk: &Files, id: &str, global: &Global) -> Result<Exit> {
+fn follow(desk: &Files, id: &str, global: &Global) -> Result<Answered> {
     let mut last = String::new();
     loop {
         let (books, news) = (desk.read_books()?, desk.read_news()?);
         let done = books.has_answered(id) && !is_under_way(&books, id);
         if done {
-            return told(&books, id, global);
+            return told(&books, id);
         }
         let blockers: Vec<String> = news
             .blockers
@@ -165,33 +165,20 @@ fn is_under_way(books: &Books, id: &str) -> bool {
     }
 }
 
-fn told(books: &Books, id: &str, global: &Global) -> Result<Exit> {
+fn told(books: &Books, id: &str) -> Result<Answered> {
     let answer = books.answered.as_ref().filter(|answer| answer.request == id);
     if let Some((refused, passing)) = answer.and_then(|it| Some((it.refused.clone()?, it.passing))) {
         let exit = if passing { Exit::TryAgain } else { Exit::Refused };
         return Err(Failure { exit, error: refused, causes: vec![], hint: String::new() });
     }
-    let Some(attempt) = books.history.iter().rev().find(|attempt| attempt.request.as_deref() == Some(id))
-    else {
-        return Ok(Exit::Done);
-    };
-    let Attempt { from, to, .. } = attempt;
+    let attempt = books.history.iter().rev().find(|attempt| attempt.request.as_deref() == Some(id));
+    let answered = Answered { id: id.to_owned(), done: true, attempt: attempt.cloned() };
+    let Some(Attempt { from, to, outcome, .. }) = attempt else { return Ok(answered) };
     let failed = |exit: Exit, error: String, hint: &str| {
         Err(Failure { exit, error, causes: vec![], hint: hint.to_owned() })
     };
-    match &attempt.outcome {
-        Outcome::Completed => {
-            say(global, &format!("updated from {from} to {to}"));
-            Ok(Exit::Done)
-        }
-        Outcome::Unproven { why } => {
-            say(global, &format!("updated from {from} to {to}; {why}"));
-            Ok(Exit::Done)
-        }
-        Outcome::TakenBack => {
-            say(global, &format!("taken back from {from} to {to}, with the data of then"));
-            Ok(Exit::Done)
-        }
+    match outcome {
+        Outcome::Completed | Outcome::Unproven { .. } | Outcome::TakenBack => Ok(answered),
         Outcome::RolledBack { why } => failed(
             Exit::RolledBack,
             format!("{to} was rolled back: {why}"),

@@ -13,10 +13,8 @@ pub struct Status {
     /// Whether there is an agent at work.
     agent_runs: bool,
     running: Option<String>,
-    channel: String,
-    upstream: String,
-    automatic: bool,
-    paused: Option<String>,
+    #[serde(flatten)]
+    in_force: InForce,
     state: &'static str,
     /// What is under way leads there.
     to: Option<String>,
@@ -30,16 +28,10 @@ pub struct Status {
 
 impl Status {
     pub fn of(settings: &Settings, agent_runs: bool, books: &Books, wishes: Wishes, news: News) -> Self {
-        let or = |wish: Option<String>, setting: &Option<String>| {
-            wish.or_else(|| setting.clone()).unwrap_or_default()
-        };
         Self {
             agent_runs,
             running: news.running.map(|version| version.to_string()),
-            channel: or(wishes.channel, &settings.channel),
-            upstream: or(wishes.upstream, &settings.upstream),
-            automatic: wishes.automatic.unwrap_or(settings.automatic),
-            paused: wishes.paused,
+            in_force: InForce::of(settings, wishes),
             state: match (agent_runs, &books.agent) {
                 (false, State::Looking | State::Clearing) => "stopped",
                 (_, state) => state.name(),
@@ -52,6 +44,62 @@ impl Status {
             available: news.available.0,
             last: books.history.last().cloned(),
         }
+    }
+}
+
+/// What the agent goes by: the configuration, and over it what people have set.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InForce {
+    channel: String,
+    upstream: String,
+    automatic: bool,
+    paused: Option<String>,
+    /// What was set: `agent unset` takes it back.
+    set: Vec<&'static str>,
+}
+
+impl InForce {
+    pub fn of(settings: &Settings, wishes: Wishes) -> Self {
+        let set = [
+            ("channel", wishes.channel.is_some()),
+            ("upstream", wishes.upstream.is_some()),
+            ("automatic", wishes.automatic.is_some()),
+        ];
+        let or = |wish: Option<String>, setting: &Option<String>| {
+            wish.or_else(|| setting.clone()).unwrap_or_default()
+        };
+        Self {
+            channel: or(wishes.channel, &settings.channel),
+            upstream: or(wishes.upstream, &settings.upstream),
+            automatic: wishes.automatic.unwrap_or(settings.automatic),
+            paused: wishes.paused,
+            set: set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect(),
+        }
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = vec![
+            ("channel", or_none(&self.channel)),
+            ("upstream", or_none(&self.upstream)),
+            ("updates", if self.automatic { "automatic" } else { "when asked" }.to_owned()),
+        ];
+        if let Some(reason) = &self.paused {
+            rows.push(("paused", if reason.is_empty() { "yes".to_owned() } else { reason.clone() }));
+        }
+        rows
+    }
+}
+
+impl Show for InForce {
+    const KIND: &'static str = "AgentSettings";
+
+    fn table(&self, _wide: bool) -> String {
+        fields(&self.rows())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.set.iter().map(|name| (*name).to_owned()).collect()
     }
 }
 
@@ -73,13 +121,8 @@ impl Show for Status {
         let mut rows = vec![
             ("running", self.running.clone().unwrap_or_else(|| "not known yet".to_owned())),
             ("state", state),
-            ("channel", or_none(&self.channel)),
-            ("upstream", or_none(&self.upstream)),
-            ("updates", if self.automatic { "automatic" } else { "when asked" }.to_owned()),
         ];
-        if let Some(reason) = &self.paused {
-            rows.push(("paused", if reason.is_empty() { "yes".to_owned() } else { reason.clone() }));
-        }
+        rows.extend(self.in_force.rows());
         if let Some(asked) = &self.asked {
             rows.push(("asked", asked.clone()));
         }
@@ -181,5 +224,43 @@ impl Show for History {
 
     fn names(&self) -> Vec<String> {
         self.attempts.iter().rev().map(|attempt| attempt.to.to_string()).collect()
+    }
+}
+
+/// What came of something that a person wanted done once.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answered {
+    pub id: String,
+    /// Otherwise it is left to the agent that runs.
+    pub done: bool,
+    /// None where nothing was to be moved.
+    #[serde(flatten)]
+    pub attempt: Option<Attempt>,
+}
+
+impl Answered {
+    /// For people; nothing where nothing is to be said.
+    pub fn line(&self) -> Option<String> {
+        let Some(Attempt { from, to, outcome, .. }) = &self.attempt else {
+            return (!self.done).then(|| "the agent is told".to_owned());
+        };
+        Some(match outcome {
+            Outcome::TakenBack => format!("taken back from {from} to {to}, with the data of then"),
+            Outcome::Unproven { why } => format!("updated from {from} to {to}; {why}"),
+            _ => format!("updated from {from} to {to}"),
+        })
+    }
+}
+
+impl Show for Answered {
+    const KIND: &'static str = "AgentRequest";
+
+    fn table(&self, _wide: bool) -> String {
+        self.line().map(|line| line + "\n").unwrap_or_default()
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.id.clone()]
     }
 }

@@ -119,3 +119,55 @@ fn an_update_of_what_is_switched_off_claims_no_proof() {
     world.ends(&["agent", "check"], 0);
     assert_eq!(world.attempts()[0]["outcome"], "unproven", "{:#}", world.books());
 }
+
+#[test]
+fn every_change_that_a_person_makes_can_be_read_by_a_program() {
+    let mut world = World::<Slot>::new();
+    let second = Release::of(2).with_data(2);
+    world.publish(&second);
+    world.start_graph();
+    let ask = |words: &[&str]| -> Value {
+        let done = world.ends(&[words, &["-o", "json"]].concat(), 0);
+        let said: Value = serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+        assert_eq!(said["apiVersion"], "holdfast/v1", "{said:#}");
+        said
+    };
+    let paused = ask(&["agent", "pause", "the", "fair"]);
+    assert_eq!((&paused["kind"], &paused["paused"]), (&json!("AgentSettings"), &json!("the fair")));
+    let resumed = ask(&["agent", "resume"]);
+    assert_eq!((&resumed["kind"], &resumed["paused"]), (&json!("AgentSettings"), &Value::Null));
+    let set = ask(&["agent", "set", "--automatic", "false"]);
+    assert_eq!((&set["automatic"], &set["set"]), (&json!(false), &json!(["automatic"])));
+    let updated = ask(&["agent", "update", "--to", "2.0.0"]);
+    assert_eq!((&updated["kind"], &updated["outcome"]), (&json!("AgentRequest"), &json!("completed")));
+    assert_eq!((&updated["from"], &updated["to"]), (&json!("1.0.0"), &json!("2.0.0")));
+    let back = ask(&["agent", "rollback"]);
+    assert_eq!((&back["kind"], &back["outcome"]), (&json!("AgentRequest"), &json!("taken-back")));
+    assert_eq!((&back["from"], &back["to"]), (&json!("2.0.0"), &json!("1.0.0")));
+    // What fails is told by its exit code, and prints no document.
+    let again = world.ends(&["agent", "rollback", "-o", "json"], 4);
+    assert!(again.out.is_empty() && again.err.starts_with("error: "), "{again:?}");
+    // For people it stays a line.
+    let done = world.ends(&["agent", "pause"], 0);
+    assert_eq!((done.out.as_str(), done.err.as_str()), ("", "updates are paused\n"));
+}
+
+#[test]
+fn what_was_set_can_be_taken_back() {
+    let world = World::<Slot>::new();
+    let status =
+        || -> Value { serde_json::from_str(&world.ends(&["agent", "status", "-o", "json"], 0).out).unwrap() };
+    world.ends(&["agent", "set", "--channel", "fast", "--upstream", "http://127.0.0.1:9", "--automatic"], 0);
+    let set = status();
+    assert_eq!((&set["channel"], &set["automatic"]), (&json!("fast"), &json!(true)));
+    let done = world.ends(&["agent", "unset", "channel", "automatic", "-o", "json"], 0);
+    let left: Value = serde_json::from_str(&done.out).unwrap();
+    // The configuration holds again, and what was not named stays as it was set.
+    assert_eq!((&left["channel"], &left["automatic"]), (&json!("stable"), &json!(false)));
+    assert_eq!(left["set"], json!(["upstream"]));
+    assert_eq!(status()["upstream"], "http://127.0.0.1:9");
+    world.ends(&["agent", "unset", "upstream"], 0);
+    assert_eq!(status()["upstream"], json!(world.upstream()));
+    world.ends(&["agent", "unset"], 2);
+    world.ends(&["agent", "unset", "period"], 2);
+}
