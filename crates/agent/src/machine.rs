@@ -1,12 +1,11 @@
 //! What is moved from release to release: an appliance of this machine, or a cluster.
 
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use logic::agent::{Found, Outcome, Precondition, Under};
 use semver::Version;
 
-use crate::quarantine::Checked;
+use crate::quarantine::{Checked, RunningKeys};
 
 /// What runs now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +13,8 @@ pub struct Running {
     pub version: Version,
     /// `sha256:…` of the image that it was made of, where that is known.
     pub digest: Option<String>,
-    /// Where the running release keeps the keys of those who may say what follows it.
-    pub keys: Option<PathBuf>,
+    /// Of those who may say what follows it; none where it carries none.
+    pub keys: Option<RunningKeys>,
 }
 
 /// Whether another agent takes over.

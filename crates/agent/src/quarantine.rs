@@ -5,9 +5,11 @@
 //! without asking anybody: digests first, then signatures, and only then is anything unpacked and read. Nothing here is believed
 //! to be what it was: both may be repeated at any time, and are after a restart.
 
+mod carried;
 mod check;
 mod fetch;
 mod identify;
+mod inside;
 mod keys;
 mod metadata;
 mod refusal;
@@ -20,7 +22,8 @@ use std::path::{Path, PathBuf};
 
 use logic::graph::release::ReleaseMetadata;
 
-pub use keys::{KeysError, Trust};
+pub use carried::{RELEASE_KEYS, ReleaseKeys};
+pub use keys::{KeysError, RunningKeys, Trust};
 pub use metadata::{MANIFESTS, MetadataError};
 pub use refusal::Refusal;
 pub use sources::Sources;
@@ -36,6 +39,8 @@ pub struct Checked {
     pub tree: PathBuf,
     /// What it says of itself.
     pub metadata: ReleaseMetadata,
+    /// Of those who may say what follows it; none where it carries none.
+    pub keys: Option<ReleaseKeys>,
     /// Fingerprints or key ids, one for each keyring.
     pub signed_by: Vec<String>,
 }

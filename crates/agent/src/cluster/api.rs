@@ -4,12 +4,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::desk::{Request, What, Wishes};
+use crate::quarantine::ReleaseKeys;
 
 /// There is one.
 pub const NAME: &str = "version";
@@ -186,42 +188,36 @@ pub struct Condition {
 }
 
 /// What was applied: the cluster's own books, by which an agent that takes over knows where it stands.
+pub type Rollout = logic::agent::Rollout<Keys>;
+
+/// The keys of a release, as a ConfigMap would have them: text for people to read, and base64 where it is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Rollout {
-    /// How many have come to their end.
-    pub ended: u64,
-    /// The last release of which all was applied and done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub running: Option<Release>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub under: Option<Begun>,
-    /// The one that ended last, and whether it was given up.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last: Option<EndedRollout>,
+pub struct Keys {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub data: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub binary_data: BTreeMap<String, ByteString>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Begun {
-    pub version: Version,
-    pub image: String,
-    pub verified: bool,
-    pub done: usize,
-    pub of: usize,
-    /// What it is at, where it takes longer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<String>,
+impl From<ReleaseKeys> for Keys {
+    fn from(keys: ReleaseKeys) -> Self {
+        let mut kept = Self::default();
+        for (name, content) in keys.0 {
+            match String::from_utf8(content) {
+                Ok(text) => drop(kept.data.insert(name, text)),
+                Err(other) => drop(kept.binary_data.insert(name, ByteString(other.into_bytes()))),
+            }
+        }
+        kept
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EndedRollout {
-    pub image: String,
-    pub verified: bool,
-    /// Not all of it was applied.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub given_up: bool,
+impl From<Keys> for ReleaseKeys {
+    fn from(kept: Keys) -> Self {
+        let text = kept.data.into_iter().map(|(name, text)| (name, text.into_bytes()));
+        Self(text.chain(kept.binary_data.into_iter().map(|(name, bytes)| (name, bytes.0))).collect())
+    }
 }
 
 impl kube::Resource for ClusterVersion {
@@ -302,5 +298,16 @@ mod tests {
         let back = serde_json::to_value(&status).unwrap();
         assert_eq!(back["newer"]["a"], 1);
         assert_eq!(back["books"]["agent"]["state"], "looking");
+    }
+
+    #[test]
+    fn keys_are_kept_as_they_are_and_text_stays_readable() {
+        let files =
+            [("vendor.pub", &b"-----BEGIN PUBLIC KEY-----\n"[..]), ("vendor.gpg", b"\x99\x01\xff\x00")];
+        let keys = ReleaseKeys(files.map(|(name, content)| (name.to_owned(), content.to_vec())).into());
+        let written = serde_json::to_value(Keys::from(keys.clone())).unwrap();
+        assert_eq!(written["data"]["vendor.pub"], "-----BEGIN PUBLIC KEY-----\n");
+        assert_eq!(written["binaryData"]["vendor.gpg"], "mQH/AA==");
+        assert_eq!(ReleaseKeys::from(serde_json::from_value::<Keys>(written).unwrap()), keys);
     }
 }

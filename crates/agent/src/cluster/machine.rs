@@ -12,12 +12,14 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
-use logic::agent::{Found, Hold, Outcome, Precondition, Progress, Transaction, Under, progress};
+use logic::agent::{
+    Begun, Found, Hold, Outcome, Precondition, Progress, RolledOut, RunningRelease, Under, progress,
+};
 use semver::Version;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::api::{Begun, EndedRollout, Release, Rollout};
+use super::api::{Keys, Rollout};
 use super::error::ClusterError;
 use super::manifests::{self, Manifest};
 use super::myself::{Myself, Standing};
@@ -28,7 +30,7 @@ use super::settings::Settings;
 use super::shown;
 use crate::machine::{Applied, Machine, MachineError, Replaced, Running};
 use crate::precondition::{self, STORAGE_GATE};
-use crate::quarantine::Checked;
+use crate::quarantine::{Checked, RunningKeys};
 
 /// Whether storage lets the API servers be moved to what this file of a release says that the new ones understand; given by
 /// whoever runs the agent.
@@ -105,13 +107,10 @@ impl Cluster {
 
     /// From then on the Deployment is not asked any more: it is the first that an update changes, and by that the cluster does
     /// not run the release yet.
-    async fn remember_what_was_installed(&self) -> Result<Release, ClusterError> {
-        let installed = Release { version: self.installed().await?, image: String::new(), url: None };
-        self.write(|rollout| {
-            rollout.running.get_or_insert_with(|| installed.clone());
-        })
-        .await?;
-        Ok(self.rollout().await?.running.unwrap_or(installed))
+    async fn remember_what_was_installed(&self) -> Result<RunningRelease<Keys>, ClusterError> {
+        let version = self.installed().await?;
+        self.write(|rollout| rollout.installed(version.clone())).await?;
+        self.rollout().await?.running.ok_or(ClusterError::NoVersion)
     }
 
     async fn manifests(&self, release: &Checked) -> Result<Vec<Manifest>, MachineError> {
@@ -226,30 +225,15 @@ impl Cluster {
             of,
             at: None,
         };
-        self.write(|rollout| rollout.under = Some(begun.clone())).await
+        self.write(|rollout| rollout.begin(begun.clone())).await
     }
 
-    /// The point from which the cluster runs the release, or is known not to.
-    async fn end(&self, under: &Under, release: &Checked, given_up: bool) -> Result<(), ClusterError> {
-        let (version, image) = (under.target.version.clone(), under.target.image.clone());
-        let last = EndedRollout { image: image.clone(), verified: !release.signed_by.is_empty(), given_up };
-        let running = Release { version, image, url: None };
-        let ended = self.write(|rollout| {
-            // Once: it may be written by one that was not told that it had been.
-            if rollout.under.take().is_none() {
-                return;
-            }
-            rollout.ended += 1;
-            rollout.last = Some(last.clone());
-            if !given_up {
-                rollout.running = Some(running.clone());
-            }
-        });
-        ended.await
+    async fn end(&self, under: &Under, how: RolledOut<Keys>) -> Result<(), ClusterError> {
+        self.write(|rollout| rollout.end(&under.target.image, how.clone())).await
     }
 
-    async fn give_up(&self, under: &Under, release: &Checked) -> Result<Applied, MachineError> {
-        self.end(under, release, true).await?;
+    async fn give_up(&self, under: &Under) -> Result<Applied, MachineError> {
+        self.end(under, RolledOut::GivenUp).await?;
         let why = "something else was asked for; what was applied of it stays".to_owned();
         Ok(Applied::Ended(Outcome::Abandoned { why }))
     }
@@ -269,8 +253,10 @@ impl Machine for Cluster {
             Some(running) => running,
             None => self.remember_what_was_installed().await?,
         };
-        let digest = running.image.rsplit_once('@').map(|(_, digest)| digest.to_owned());
-        Ok(Running { version: running.version, digest, keys: None })
+        let RunningRelease { version, image, keys } = running;
+        let digest = image.rsplit_once('@').map(|(_, digest)| digest.to_owned());
+        let keys = keys.map(|keys| RunningKeys::Kept { of: version.clone(), keys: keys.into() });
+        Ok(Running { version, digest, keys })
     }
 
     async fn ended(&self) -> Result<u64, MachineError> {
@@ -278,16 +264,7 @@ impl Machine for Cluster {
     }
 
     async fn found(&self, under: &Under) -> Result<Found, MachineError> {
-        let rollout = self.rollout().await?;
-        let image = &under.target.image;
-        let is_last = rollout.last.as_ref().is_some_and(|last| last.image == *image && !last.given_up);
-        let transaction = if rollout.under.as_ref().is_some_and(|begun| begun.image == *image) {
-            Transaction::InProgress
-        } else if is_last && rollout.ended > under.since {
-            Transaction::Committed
-        } else {
-            Transaction::None
-        };
+        let transaction = self.rollout().await?.became_of(under);
         Ok(Found { running: self.running().await?.version, transaction })
     }
 
@@ -352,7 +329,7 @@ impl Machine for Cluster {
         let of = manifests.len();
         self.begin(under, release, of).await?;
         if self.is_unwanted().await {
-            return self.give_up(under, release).await;
+            return self.give_up(under).await;
         }
         for (number, manifest) in manifests.iter().enumerate() {
             if stop.load(Ordering::SeqCst) || self.over.is_cancelled() {
@@ -363,14 +340,15 @@ impl Machine for Cluster {
             match self.settle(manifest, number, stop).await {
                 Ok(Step::Done) => {}
                 Ok(Step::Stopped) => return Ok(Applied::Interrupted),
-                Ok(Step::Unwanted) => return self.give_up(under, release).await,
+                Ok(Step::Unwanted) => return self.give_up(under).await,
                 Err(error) => {
                     self.tell(number, Some(&error.why)).await;
                     return Err(error);
                 }
             }
         }
-        self.end(under, release, false).await?;
+        // From here on its own keys count, and not a moment sooner: whoever has to judge it again judges as it was judged.
+        self.end(under, RolledOut::All { keys: release.keys.clone().map(Keys::from) }).await?;
         Ok(Applied::Ended(Outcome::Completed))
     }
 

@@ -62,10 +62,10 @@ pub fn history(status: &mut Status, books: &Books, now: &str) {
 }
 
 pub fn news(status: &mut Status, books: &Books, news: &News, now: &str) {
-    let running =
-        status.rollout.running.clone().or_else(|| {
-            news.running.clone().map(|version| Release { version, image: String::new(), url: None })
-        });
+    let known = status.rollout.running.as_ref();
+    let known = known.map(|it| Release { version: it.version.clone(), image: it.image.clone(), url: None });
+    let running = known
+        .or_else(|| news.running.clone().map(|version| Release { version, image: String::new(), url: None }));
     if let Some(running) = running.as_ref().filter(|_| status.history.is_empty()) {
         status.history.push(as_installed(running, now));
     }

@@ -7,13 +7,14 @@ use oci::{Access, Extent, ImageReference, Limits};
 use semver::Version;
 use trust::digest::Digest;
 
+use super::carried::ReleaseKeys;
 use super::keys::Trust;
 use super::refusal::{Refusal, blocking};
 use super::{Checked, Quarantine, metadata, signatures};
 
 impl Quarantine {
     /// Whether the image in quarantine is the one of the target's digest, is signed by who must have signed it, and may follow
-    /// `running` by its own word. Its tree is there only after the first two.
+    /// `running` by its own word. Its tree is there only after the first two; the keys that it carries can be used.
     pub async fn check(&self, target: &Target, running: &Version, trust: &Trust) -> Result<Checked, Refusal> {
         let digest = Digest::parse(target.digest());
         let digest = digest.map_err(|_| Refusal::ByTag { image: target.image.clone() })?;
@@ -35,11 +36,16 @@ impl Quarantine {
         unpack.await.map_err(|source| Refusal::Unpack { digest: text(), source: Box::new(source) })?;
 
         let (tree, of) = (self.tree(), text());
-        let read = move || metadata::read(&tree).map_err(|source| Refusal::NoRelease { digest: of, source });
-        let metadata = blocking(read).await?;
+        let read = move || {
+            let metadata = metadata::read(&tree);
+            let metadata = metadata.map_err(|source| Refusal::NoRelease { digest: of.clone(), source })?;
+            let keys = ReleaseKeys::read(&tree);
+            Ok((metadata, keys.map_err(|source| Refusal::BadKeys { digest: of, source })?))
+        };
+        let (metadata, keys) = blocking(read).await?;
         may_follow(&metadata, &target.version, target.by, running)
             .map_err(|source| Refusal::CannotFollow { digest: text(), source: Box::new(source) })?;
-        Ok(Checked { digest: text(), reference, tree: self.tree(), metadata, signed_by })
+        Ok(Checked { digest: text(), reference, tree: self.tree(), metadata, keys, signed_by })
     }
 
     async fn signed_by(

@@ -1,18 +1,32 @@
-//! Whom the machine trusts, from files.
+//! Whom the machine trusts: keys in files, and those of the release that runs.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use semver::Version;
 use trust::keyring::{KeyError, Keyring, Keyrings};
 
-/// Whom to trust. Each path is a keyring, and all of them must agree.
+use super::carried::{RELEASE_KEYS, ReleaseKeys};
+
+/// Whom to trust. Each path is a keyring, the keys of the running release are one, and all of them must agree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// A file of keys, or a directory of such files, which is one keyring.
     pub keys: Vec<PathBuf>,
+    /// None: it carries none.
+    pub running: Option<RunningKeys>,
     /// Images that nobody signed are taken; keys are not looked at.
     pub unsigned: bool,
+}
+
+/// The keys of the running release: of those who may say what follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunningKeys {
+    /// It stands there, with its keys: a directory, which is one keyring.
+    At(PathBuf),
+    /// They were kept when it was applied.
+    Kept { of: Version, keys: ReleaseKeys },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +41,12 @@ pub enum KeysError {
     Empty { path: PathBuf },
     #[error("{} holds more than {FILES} files", path.display())]
     TooMany { path: PathBuf },
+    #[error("{} is no plain file or directory", path.display())]
+    NotPlain { path: PathBuf },
+    #[error("with {} there are more than {limit} bytes of keys", path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
+    #[error("there are no keys in {file}, as it was kept of release {of}")]
+    Kept { of: Version, file: String, source: Box<KeyError> },
 }
 
 impl KeysError {
@@ -40,12 +60,19 @@ impl KeysError {
             }
             Self::Empty { .. } => "put a key there, or take it out of keys in [agent]",
             Self::TooMany { .. } => "keep keys, and nothing else, in a directory of their own",
+            Self::NotPlain { .. } => "put the files themselves there, and no links",
+            Self::TooLarge { .. } => {
+                "export keys without the signatures of others: `gpg --export-options export-minimal`"
+            }
+            Self::Kept { .. } => {
+                "take status.rollout.running.keys out of the ClusterVersion: only configured keys count then"
+            }
         }
     }
 }
 
 /// Of one keyring.
-const FILES: usize = 256;
+pub(super) const FILES: usize = 256;
 const FILE_BYTES: u64 = 4 << 20;
 
 impl Trust {
@@ -54,8 +81,21 @@ impl Trust {
         if self.unsigned {
             return Ok(None);
         }
-        let rings: Result<Vec<_>, _> = self.keys.iter().map(|path| keyring(path)).collect();
+        let configured = self.keys.iter().map(|path| keyring(path));
+        let rings: Result<Vec<_>, _> =
+            configured.chain(self.running.iter().map(RunningKeys::keyring)).collect();
         Ok(Some(Keyrings(rings?)))
+    }
+}
+
+impl RunningKeys {
+    fn keyring(&self) -> Result<Keyring, KeysError> {
+        match self {
+            Self::At(path) => keyring(path),
+            Self::Kept { of, keys } => keys
+                .keyring(format!("{RELEASE_KEYS} of {of}"))
+                .map_err(|(file, source)| KeysError::Kept { of: of.clone(), file, source }),
+        }
     }
 }
 

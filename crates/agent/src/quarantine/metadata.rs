@@ -1,12 +1,11 @@
-//! The file by which a release says what it is, out of a tree that came from elsewhere: nothing is followed out of it.
+//! The file by which a release says what it is.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use logic::graph::release::ReleaseMetadata;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-use rustix::io::Errno;
+
+use super::inside::{self, Inside};
 
 /// Where a release keeps what it says of itself, and what a cluster is given.
 pub const MANIFESTS: &str = "release-manifests";
@@ -32,24 +31,12 @@ pub enum MetadataError {
 }
 
 pub(super) fn read(tree: &Path) -> Result<ReleaseMetadata, MetadataError> {
-    let opened = || -> Result<File, Errno> {
-        let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, tree, directory, Mode::empty())?;
-        // Nothing that would be waited for, either.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        openat2(&root, FILE, flags, Mode::empty(), resolve).map(File::from)
-    };
-    let file = opened().map_err(|error| match error {
-        Errno::NOENT | Errno::NOTDIR => MetadataError::Missing,
-        Errno::LOOP => MetadataError::NotAFile,
-        error => MetadataError::Read(error.into()),
+    let bytes = inside::file(tree, Path::new(FILE), LIMIT).map_err(|error| match error {
+        Inside::Missing => MetadataError::Missing,
+        Inside::Other => MetadataError::NotAFile,
+        Inside::TooLong => MetadataError::TooLong,
+        Inside::Read(source) => MetadataError::Read(source),
     })?;
-    if !file.metadata().map_err(MetadataError::Read)?.is_file() {
-        return Err(MetadataError::NotAFile);
-    }
-    let mut bytes = vec![];
-    file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(MetadataError::Read)?;
     parse(&bytes)
 }
 

@@ -38,6 +38,8 @@ pub enum Refusal {
     Unpack { digest: String, source: Box<ImageError> },
     #[error("image {digest} is not a release")]
     NoRelease { digest: String, source: MetadataError },
+    #[error("image {digest} carries keys that nobody could sign its successor with")]
+    BadKeys { digest: String, source: KeysError },
     #[error("image {digest} may not be applied here")]
     CannotFollow { digest: String, source: Box<CannotFollow> },
     #[error("cannot use {}", path.display())]
@@ -76,6 +78,7 @@ impl Refusal {
             | Self::Keys(_)
             | Self::Unsigned { .. }
             | Self::NoRelease { .. }
+            | Self::BadKeys { .. }
             | Self::CannotFollow { .. } => false,
         }
     }
@@ -101,7 +104,9 @@ impl Refusal {
             Self::Unsigned { .. } => "have it signed with a key of every keyring, or see keys in [agent]",
             Self::SignaturesAway { .. } => "it is tried again by itself; see signatures in [agent]",
             Self::NotWhole { .. } => "it is fetched again when it is chosen again",
-            Self::Unpack { .. } | Self::NoRelease { .. } => "tell whoever published it",
+            Self::Unpack { .. } | Self::NoRelease { .. } | Self::BadKeys { .. } => {
+                "tell whoever published it"
+            }
             Self::CannotFollow { source, .. } => match **source {
                 CannotFollow::OtherVersion { .. } => {
                     "tell whoever published it: the graph and the image disagree"

@@ -105,9 +105,8 @@ impl<M: Machine, D: Desk> Agent<M, D> {
     /// Whoever is named in the settings, and whom the running release names, must all agree.
     async fn trust(&self) -> Result<Trust, RunError> {
         let running = self.machine.running().await.map_err(RunError::Machine)?;
-        let mut keys = self.settings.keys.clone();
-        keys.extend(running.keys);
-        Ok(Trust { keys, unsigned: self.settings.unsigned })
+        let (keys, unsigned) = (self.settings.keys.clone(), self.settings.unsigned);
+        Ok(Trust { keys, running: running.keys, unsigned })
     }
 
     async fn trusted(&self, under: &Under) -> Result<Result<Checked, Refusal>, RunError> {

@@ -23,7 +23,7 @@ pub struct Ground {
     _manager: ControllerManager,
     pub cluster: Cluster,
     releases: Releases,
-    key: CosignKey,
+    key: Arc<CosignKey>,
     graph: Arc<Mutex<Value>>,
     scratch: Scratch,
 }
@@ -31,11 +31,27 @@ pub struct Ground {
 /// A manifest of a release: its file and what is in it.
 pub type File = (&'static str, Value);
 
+/// A release, and who signs it.
+pub struct Published<'a> {
+    pub version: &'a str,
+    pub follows: &'a str,
+    pub files: &'a [File],
+    /// What it brings as `release-keys/vendor.pub`.
+    pub keys: Option<Vec<u8>>,
+    pub signed_by: &'a [&'a CosignKey],
+}
+
+impl<'a> Published<'a> {
+    pub fn of(version: &'a str, follows: &'a str, signed_by: &'a [&'a CosignKey]) -> Self {
+        Self { version, follows, files: &[], keys: None, signed_by }
+    }
+}
+
 impl Ground {
     /// Release 1.0.0 is installed, which is the agent and nothing else.
     pub async fn start(patience: &str) -> Self {
         let scratch = Scratch::new("agent-cluster");
-        let key = CosignKey::new(&scratch.0, "p256");
+        let key = Arc::new(CosignKey::new(&scratch.0, "p256"));
         let graph =
             Arc::new(Mutex::new(json!({"version": 1, "nodes": [], "edges": [], "conditionalEdges": []})));
         let upstream = serve(Arc::clone(&graph));
@@ -89,14 +105,63 @@ impl Ground {
     }
 
     fn publish_unoffered(&mut self, version: &str, files: &[File]) -> usize {
-        let mut release = Release::new(version, &["1.0.0"]);
-        for (name, content) in files {
+        let key = self.configured_key();
+        self.add(&Published { files, ..Published::of(version, "1.0.0", &[&key]) })
+    }
+
+    fn add(&mut self, published: &Published<'_>) -> usize {
+        let version = published.version;
+        let mut release = Release::new(version, &[published.follows]);
+        for (name, content) in published.files {
             let text = content.to_string();
             release = release.file(&format!("release-manifests/{name}"), 0o644, text.as_bytes());
         }
-        let image = self.releases.add(&release);
-        self.releases.sign_cosign(&image.digest, &self.key);
+        if let Some(keys) = &published.keys {
+            release = release.file("release-keys/vendor.pub", 0o644, keys);
+        }
+        self.releases.add(&release);
+        for key in published.signed_by {
+            self.sign(version, key);
+        }
         self.node(version, &self.releases.reference(version))
+    }
+
+    /// In the graph, from the one that it follows.
+    pub fn publish_as(&mut self, published: &Published<'_>) {
+        let number = self.add(published);
+        let mut graph = self.graph.lock().unwrap();
+        let from =
+            graph["nodes"].as_array().unwrap().iter().position(|it| it["version"] == published.follows);
+        graph["edges"].as_array_mut().unwrap().push(json!([from.unwrap(), number]));
+    }
+
+    pub fn sign(&mut self, version: &str, key: &CosignKey) {
+        let digest = self.releases.get(version).digest.clone();
+        self.releases.sign_cosign(&digest, key);
+    }
+
+    /// Of whom the agents are told.
+    pub fn configured_key(&self) -> Arc<CosignKey> {
+        Arc::clone(&self.key)
+    }
+
+    pub fn another_key(&self) -> CosignKey {
+        CosignKey::new(&self.scratch.0, "p256")
+    }
+
+    /// Of what was refused: neither in the cluster nor in the quarantine of an agent. That of one that was replaced goes with its pod.
+    pub async fn nothing_left(&self, version: &Value) {
+        assert!(version["status"]["rollout"]["under"].is_null(), "{version:#}");
+        for _ in 0..600 {
+            let pods = self.cluster.list("/api/v1/namespaces/holdfast-system/pods").await;
+            let names = pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
+            let quarantines = names.map(|name| self.scratch.join("agents").join(name).join("quarantine"));
+            if quarantines.flat_map(|it| std::fs::read_dir(it).into_iter().flatten()).count() == 0 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        panic!("something is left in quarantine");
     }
 
     pub fn reference(&self, version: &str) -> String {
@@ -111,6 +176,11 @@ impl Ground {
     /// A person asks for it.
     pub async fn ask_for(&self, version: &str) {
         self.wish(&json!({"desiredUpdate": {"version": version}})).await;
+    }
+
+    /// And once more.
+    pub async fn ask_again_for(&self, version: &str) {
+        self.wish(&json!({"desiredUpdate": {"version": version, "request": "again"}})).await;
     }
 
     /// The object, as soon as it is so. Says what the agents said where it never is.

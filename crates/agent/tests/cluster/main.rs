@@ -6,6 +6,7 @@
 mod applied;
 mod ground;
 mod interrupted;
+mod keys;
 mod pod;
 mod recorder;
 mod shown;

@@ -44,7 +44,11 @@ async fn run() {
         ..InCluster::default()
     };
     let settings = Settings {
-        keys: vec![PathBuf::from(variable("AGENT_KEYS"))],
+        keys: Some(variable("AGENT_KEYS"))
+            .filter(|it| !it.is_empty())
+            .map(PathBuf::from)
+            .into_iter()
+            .collect(),
         period: "1s".parse().unwrap(),
         reserve: 0,
         preconditions: vec![],

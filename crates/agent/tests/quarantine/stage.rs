@@ -30,7 +30,7 @@ impl Stage {
         let site = CosignKey::new(&scratch.0, "p256");
         let vendor = scratch.join("vendor.asc");
         fs::write(&vendor, gpg.export("vendor")).unwrap();
-        let trust = Trust { keys: vec![vendor, site.public_file().to_owned()], unsigned: false };
+        let trust = Trust { keys: vec![vendor, site.public_file().to_owned()], ..Trust::default() };
         let releases = Releases::create(&scratch.join("published"));
         let limits = Limits { retries: 1, ..Limits::default() };
         let sources = Sources { limits, ..Sources::default() };

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use ::agent::machine::{Applied, Machine, MachineError, Replaced, Running};
 use ::agent::precondition;
-use ::agent::quarantine::Checked;
+use ::agent::quarantine::{Checked, RELEASE_KEYS, RunningKeys};
 use ::upgrade::commands::{self, Request, Upgraded};
 use ::upgrade::settings::Settings;
 use ::upgrade::{Appliance, Error, Options, Witness, history_since};
@@ -20,8 +20,6 @@ use super::gate;
 use super::itself::Itself;
 use crate::bring;
 
-/// Where a release keeps the keys of those who may say what follows it.
-const KEYS: &str = "release-keys";
 const METADATA: &str = "release-manifests/release-metadata";
 const METADATA_BYTES: u64 = 1 << 20;
 
@@ -184,7 +182,7 @@ pub fn running(appliance: &Appliance) -> Result<Running, MachineError> {
         // A release that was made without a graph in mind.
         None => by_tag(image.version.tag())?,
     };
-    let keys = Some(tree.join(KEYS)).filter(|keys| keys.is_dir());
+    let keys = Some(tree.join(RELEASE_KEYS)).filter(|keys| keys.is_dir()).map(RunningKeys::At);
     Ok(Running { version, digest: None, keys })
 }
 

@@ -11,6 +11,7 @@ mod hold;
 mod machine;
 mod offer;
 mod pace;
+mod progress;
 mod risk;
 mod rollout;
 mod window;
@@ -24,6 +25,7 @@ pub use machine::{
 };
 pub use offer::{BadGraph, Offer, Offers, Standing, offers, other_channels, risks_from};
 pub use pace::{Asked, next_ask, try_again};
+pub use progress::{Progress, progress};
 pub use risk::{Known, Next, Risks, Verdict, Weighed, weigh};
-pub use rollout::{Progress, progress};
+pub use rollout::{Begun, EndedRollout, RolledOut, Rollout, RunningRelease};
 pub use window::{BadWindow, Moment, Weekday, Window};

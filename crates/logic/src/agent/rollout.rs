@@ -1,269 +1,180 @@
-//! How far a cluster is with what was applied to it: read from the object itself, as its controllers leave it.
+//! What a cluster was given, as its agents write it down: what it runs, how far an update is, what the last one came to. Whoever
+//! takes over knows from it where the cluster stands, and whose signatures the next release needs.
+//!
+//! Architecture invariant: the keys in force are part of what runs, and change with it, in one write. An update that is under way
+//! or was given up changes nothing about who must sign, so that every agent that looks at its image again judges it as the first
+//! one did.
 
-use serde_json::Value;
+use semver::Version;
+use serde::{Deserialize, Serialize};
 
-/// What has become of one object.
+use super::machine::{Transaction, Under};
+
+/// `K` are the keys that a release carries, however they are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Rollout<K> {
+    /// How many have come to their end.
+    pub ended: u64,
+    /// The last release of which all was applied and done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<RunningRelease<K>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under: Option<Begun>,
+    /// The one that ended last, and whether it was given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<EndedRollout>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningRelease<K> {
+    pub version: Version,
+    /// By digest; empty where it was installed by other hands.
+    #[serde(default)]
+    pub image: String,
+    /// Of those who must have signed what follows it. None: it carries none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<K>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Begun {
+    pub version: Version,
+    pub image: String,
+    pub verified: bool,
+    pub done: usize,
+    pub of: usize,
+    /// What it is at, where it takes longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndedRollout {
+    pub image: String,
+    pub verified: bool,
+    /// Not all of it was applied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
+}
+
+/// How a rollout ends, with what its release carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    Done,
-    NotYet {
-        why: String,
-    },
-    /// Its controller has given up, or can't begin: nothing is waited for.
-    Failed {
-        why: String,
-    },
+pub enum RolledOut<K> {
+    All { keys: Option<K> },
+    GivenUp,
 }
 
-use Progress::{Done, Failed, NotYet};
-
-/// Kinds that nothing is known of are done when they are there.
-pub fn progress(object: &Value) -> Progress {
-    let group =
-        object["apiVersion"].as_str().and_then(|it| it.split_once('/')).map_or("", |(group, _)| group);
-    match (group, object["kind"].as_str().unwrap_or_default()) {
-        ("apps", "Deployment") => deployment(object),
-        ("apps", "StatefulSet") => stateful_set(object),
-        ("apps", "DaemonSet") => daemon_set(object),
-        ("batch", "Job") => job(object),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
-        ("apiregistration.k8s.io", "APIService") => holds(object, "Available"),
-        _ => Done,
+// Derived, it would ask for keys by default.
+impl<K> Default for Rollout<K> {
+    fn default() -> Self {
+        Self { ended: 0, running: None, under: None, last: None }
     }
 }
 
-fn number(object: &Value, pointer: &str) -> i64 {
-    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
-}
+impl<K> Rollout<K> {
+    /// What was there before the first update; what is known already stays.
+    pub fn installed(&mut self, version: Version) {
+        self.running.get_or_insert(RunningRelease { version, image: String::new(), keys: None });
+    }
 
-fn replicas(object: &Value) -> i64 {
-    object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
-}
+    /// Before the first manifest, and again by whoever goes on with it.
+    pub fn begin(&mut self, mut begun: Begun) {
+        // Whoever goes on may not be able to judge it any more: that it was judged stays true.
+        let before = self.under.as_ref().filter(|before| before.image == begun.image);
+        begun.verified |= before.is_some_and(|before| before.verified);
+        self.under = Some(begun);
+    }
 
-/// A status that is about what was applied, and not about what was there before.
-fn is_seen(object: &Value) -> bool {
-    number(object, "/status/observedGeneration") >= number(object, "/metadata/generation").max(1)
-}
+    /// The point from which the cluster runs the release, or is known not to. Once: it may be written by one that was not told
+    /// that it had been.
+    pub fn end(&mut self, image: &str, how: RolledOut<K>) {
+        let Some(Begun { version, image, verified, .. }) = self.under.take_if(|begun| begun.image == image)
+        else {
+            return;
+        };
+        self.ended += 1;
+        let given_up = matches!(how, RolledOut::GivenUp);
+        self.last = Some(EndedRollout { image: image.clone(), verified, given_up });
+        if let RolledOut::All { keys } = how {
+            self.running = Some(RunningRelease { version, image, keys });
+        }
+    }
 
-fn unseen() -> Progress {
-    NotYet { why: "its controller has not looked at it yet".to_owned() }
-}
+    /// What became of an attempt of which the books don't know the end.
+    pub fn became_of(&self, under: &Under) -> Transaction {
+        let image = &under.target.image;
+        let is_last = self.last.as_ref().is_some_and(|last| last.image == *image && !last.given_up);
+        if self.under.as_ref().is_some_and(|begun| begun.image == *image) {
+            Transaction::InProgress
+        } else if is_last && self.ended > under.since {
+            Transaction::Committed
+        } else {
+            Transaction::None
+        }
+    }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object.pointer("/status/conditions")?.as_array()?.iter().find(|it| it["type"] == kind)
-}
-
-fn is_true(object: &Value, kind: &str) -> bool {
-    condition(object, kind).is_some_and(|it| it["status"] == "True")
-}
-
-/// In the words of whoever set it.
-fn words(condition: &Value) -> String {
-    let text = |field: &str| condition[field].as_str().unwrap_or_default();
-    match (text("reason"), text("message")) {
-        ("", "") => format!("{} is {}", text("type"), text("status")),
-        ("", message) => message.to_owned(),
-        (reason, "") => reason.to_owned(),
-        (reason, message) => format!("{reason}: {message}"),
-    }
-}
-
-fn deployment(object: &Value) -> Progress {
-    if !is_seen(object) {
-        return unseen();
-    }
-    if let Some(stuck) = condition(object, "Progressing").filter(|it| it["status"] == "False") {
-        return Failed { why: words(stuck) };
-    }
-    let wanted = replicas(object);
-    let [updated, all, available] = ["updatedReplicas", "replicas", "availableReplicas"]
-        .map(|it| number(object, &format!("/status/{it}")));
-    if updated < wanted {
-        return NotYet { why: format!("{updated} of {wanted} are updated") };
-    }
-    if all > updated {
-        return NotYet { why: format!("{} of before are still there", all - updated) };
-    }
-    if available < wanted {
-        return NotYet { why: format!("{available} of {wanted} are available") };
-    }
-    Done
-}
-
-fn stateful_set(object: &Value) -> Progress {
-    if !is_seen(object) {
-        return unseen();
-    }
-    if object.pointer("/spec/updateStrategy/type").is_some_and(|it| it == "OnDelete") {
-        return Done;
-    }
-    let wanted = replicas(object);
-    // Those below the partition are left as they are, on purpose.
-    let to_update = wanted - number(object, "/spec/updateStrategy/rollingUpdate/partition").clamp(0, wanted);
-    let current = |field: &str| object.pointer(&format!("/status/{field}")).and_then(Value::as_str);
-    // When all are updated the count of updated ones is taken down.
-    let all_updated =
-        current("updateRevision").is_some() && current("updateRevision") == current("currentRevision");
-    let updated = number(object, "/status/updatedReplicas");
-    if updated < to_update && !all_updated {
-        return NotYet { why: format!("{updated} of {to_update} are updated") };
-    }
-    let ready = number(object, "/status/readyReplicas");
-    if ready < wanted {
-        return NotYet { why: format!("{ready} of {wanted} are ready") };
-    }
-    Done
-}
-
-fn daemon_set(object: &Value) -> Progress {
-    if !is_seen(object) {
-        return unseen();
-    }
-    if object.pointer("/spec/updateStrategy/type").is_some_and(|it| it == "OnDelete") {
-        return Done;
-    }
-    let wanted = number(object, "/status/desiredNumberScheduled");
-    let updated = number(object, "/status/updatedNumberScheduled");
-    let available = number(object, "/status/numberAvailable");
-    if updated < wanted {
-        return NotYet { why: format!("{updated} of {wanted} are updated") };
-    }
-    if available < wanted {
-        return NotYet { why: format!("{available} of {wanted} are available") };
-    }
-    Done
-}
-
-fn job(object: &Value) -> Progress {
-    if let Some(failed) = condition(object, "Failed").filter(|it| it["status"] == "True") {
-        return Failed { why: words(failed) };
-    }
-    if is_true(object, "Complete") || object.pointer("/spec/suspend").is_some_and(|it| it == true) {
-        return Done;
-    }
-    NotYet { why: "it is not complete".to_owned() }
-}
-
-fn definition(object: &Value) -> Progress {
-    match condition(object, "NamesAccepted").filter(|it| it["status"] == "False") {
-        Some(refused) => Failed { why: words(refused) },
-        None => holds(object, "Established"),
-    }
-}
-
-fn holds(object: &Value, kind: &str) -> Progress {
-    match condition(object, kind) {
-        Some(it) if it["status"] == "True" => Done,
-        Some(it) => NotYet { why: words(it) },
-        None => NotYet { why: format!("nothing says that it is {kind}") },
+    /// Of those who must have signed what comes next, besides those who are configured.
+    pub fn keys(&self) -> Option<&K> {
+        self.running.as_ref()?.keys.as_ref()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    fn not_yet(object: &Value) -> String {
-        match progress(object) {
-            NotYet { why } => why,
-            other => panic!("{other:?}"),
-        }
+    fn begun(image: &str, verified: bool) -> Begun {
+        let version = Version::new(2, 0, 0);
+        Begun { version, image: image.to_owned(), verified, done: 0, of: 1, at: None }
     }
 
-    fn deployment_with(generation: i64, status: Value) -> Value {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"generation": generation},
-            "spec": {"replicas": 2}, "status": status,
-        })
+    fn running_with(keys: Option<u8>) -> Rollout<u8> {
+        let running = RunningRelease { version: Version::new(1, 0, 0), image: String::new(), keys };
+        Rollout { running: Some(running), ..Rollout::default() }
     }
 
     #[test]
-    fn a_deployment_is_done_when_all_of_the_new_and_none_of_the_old_are_there() {
-        let status = |updated: i64, all: i64, available: i64| json!({"observedGeneration": 2, "updatedReplicas": updated, "replicas": all, "availableReplicas": available});
-        assert_eq!(progress(&deployment_with(2, status(2, 2, 2))), Done);
-        assert!(not_yet(&deployment_with(3, status(2, 2, 2))).contains("not looked at it"));
-        assert!(not_yet(&deployment_with(1, json!({}))).contains("not looked at it"));
-        assert_eq!(not_yet(&deployment_with(2, status(1, 3, 2))), "1 of 2 are updated");
-        assert_eq!(not_yet(&deployment_with(2, status(2, 3, 2))), "1 of before are still there");
-        assert_eq!(not_yet(&deployment_with(2, status(2, 2, 1))), "1 of 2 are available");
+    fn keys_change_with_what_runs_and_at_no_other_moment() {
+        let mut rollout = running_with(Some(1));
+        rollout.begin(begun("b", true));
+        assert_eq!(rollout.keys(), Some(&1));
+        rollout.end("b", RolledOut::GivenUp);
+        assert_eq!((rollout.keys(), rollout.ended), (Some(&1), 1));
+        rollout.begin(begun("c", true));
+        rollout.end("c", RolledOut::All { keys: Some(2) });
+        assert_eq!((rollout.keys(), rollout.ended), (Some(&2), 2));
+        // Told again, or of another one: that was the end.
+        rollout.end("c", RolledOut::All { keys: Some(3) });
+        rollout.begin(begun("d", true));
+        rollout.end("c", RolledOut::All { keys: Some(3) });
+        assert_eq!((rollout.keys(), rollout.ended), (Some(&2), 2));
+        // A release without keys ends it.
+        rollout.end("d", RolledOut::All { keys: None });
+        assert_eq!((rollout.keys(), rollout.ended), (None, 3));
     }
 
     #[test]
-    fn a_deployment_that_its_controller_gave_up_on_is_not_waited_for() {
-        let stuck = json!({"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "late"});
-        let mut object = deployment_with(1, json!({"observedGeneration": 1, "conditions": [stuck]}));
-        assert_eq!(progress(&object), Failed { why: "ProgressDeadlineExceeded: late".to_owned() });
-        // What it said of the release before is no verdict on this one.
-        object["metadata"]["generation"] = json!(2);
-        assert!(matches!(progress(&object), NotYet { .. }));
+    fn what_was_verified_when_it_began_was_verified_whoever_ends_it() {
+        let mut rollout = running_with(None);
+        rollout.begin(begun("b", true));
+        rollout.begin(begun("b", false));
+        rollout.end("b", RolledOut::All { keys: None });
+        assert!(rollout.last.as_ref().unwrap().verified);
+        rollout.begin(begun("c", false));
+        rollout.end("c", RolledOut::GivenUp);
+        assert!(!rollout.last.unwrap().verified);
     }
 
     #[test]
-    fn a_stateful_set_is_done_when_its_revision_is_everywhere_above_the_partition() {
-        let set = |partition: i64, status: Value| {
-            json!({
-                "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"generation": 1},
-                "spec": {"replicas": 3, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}},
-                "status": status,
-            })
-        };
-        let status = |updated: i64, ready: i64, current: &str| json!({"observedGeneration": 1, "updatedReplicas": updated, "readyReplicas": ready, "currentRevision": current, "updateRevision": "b"});
-        assert_eq!(progress(&set(0, status(0, 3, "b"))), Done);
-        assert_eq!(progress(&set(0, status(3, 3, "a"))), Done);
-        assert_eq!(not_yet(&set(0, status(1, 3, "a"))), "1 of 3 are updated");
-        assert_eq!(not_yet(&set(0, status(3, 2, "b"))), "2 of 3 are ready");
-        assert_eq!(progress(&set(2, status(1, 3, "a"))), Done);
-    }
-
-    #[test]
-    fn a_daemon_set_is_done_when_it_is_on_every_node_that_it_is_for() {
-        let set = |updated: i64, available: i64| {
-            json!({
-                "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"generation": 1},
-                "status": {"observedGeneration": 1, "desiredNumberScheduled": 2, "updatedNumberScheduled": updated, "numberAvailable": available},
-            })
-        };
-        assert_eq!(progress(&set(2, 2)), Done);
-        assert_eq!(not_yet(&set(1, 2)), "1 of 2 are updated");
-        assert_eq!(not_yet(&set(2, 1)), "1 of 2 are available");
-    }
-
-    #[test]
-    fn a_job_is_done_when_it_is_complete_and_a_failed_one_never_will_be() {
-        let job = |conditions: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"conditions": conditions}});
-        assert_eq!(progress(&job(json!([{"type": "Complete", "status": "True"}]))), Done);
-        let failed = json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]);
-        assert_eq!(progress(&job(failed)), Failed { why: "BackoffLimitExceeded".to_owned() });
-        assert_eq!(not_yet(&json!({"apiVersion": "batch/v1", "kind": "Job"})), "it is not complete");
-    }
-
-    #[test]
-    fn definitions_and_api_services_are_done_when_they_are_served() {
-        let with = |group: &str, kind: &str, conditions: Value| json!({"apiVersion": format!("{group}/v1"), "kind": kind, "status": {"conditions": conditions}});
-        let crd = |conditions| with("apiextensions.k8s.io", "CustomResourceDefinition", conditions);
-        assert_eq!(progress(&crd(json!([{"type": "Established", "status": "True"}]))), Done);
-        assert!(matches!(progress(&crd(json!([]))), NotYet { .. }));
-        let taken = json!([{"type": "NamesAccepted", "status": "False", "message": "taken"}, {"type": "Established", "status": "False"}]);
-        assert_eq!(progress(&crd(taken)), Failed { why: "taken".to_owned() });
-        let away = json!([{"type": "Available", "status": "False", "reason": "MissingEndpoints"}]);
-        assert_eq!(not_yet(&with("apiregistration.k8s.io", "APIService", away)), "MissingEndpoints");
-    }
-
-    #[test]
-    fn whatever_else_is_done_when_it_is_there_and_nothing_in_it_makes_it_fail() {
-        for object in [
-            json!({"apiVersion": "v1", "kind": "ConfigMap"}),
-            json!({"apiVersion": "example.com/v1", "kind": "Deployment"}),
-            json!({}),
-            json!([1]),
-        ] {
-            assert_eq!(progress(&object), Done);
-        }
-        for status in
-            [json!(null), json!([]), json!("x"), json!({"conditions": "x", "observedGeneration": "1"})]
-        {
-            assert!(matches!(progress(&deployment_with(1, status)), NotYet { .. }));
-        }
+    fn what_was_written_without_keys_is_read_and_written_as_it_was() {
+        let text = r#"{"ended":1,"running":{"version":"1.1.0","image":"r@sha256:00"},"last":{"image":"r@sha256:00","verified":true}}"#;
+        let rollout: Rollout<u8> = serde_json::from_str(text).unwrap();
+        assert_eq!(rollout.keys(), None);
+        assert_eq!(serde_json::to_string(&rollout).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Rollout<u8>>("{}").unwrap(), Rollout::default());
     }
 }

@@ -2,10 +2,12 @@
 //! crashes before and after every effect.
 #![allow(clippy::unwrap_used)]
 
+mod rotation;
 mod world;
 
 use testkit::explore::explore;
 
+use rotation::{Cluster, Confusion};
 use world::{Mistake, Rig};
 
 const LIMIT: usize = 2_000_000;
@@ -24,5 +26,22 @@ fn the_walk_finds_every_mistake_that_is_made_on_purpose() {
         let found = explore(&Rig { mistake: Some(mistake) }, LIMIT);
         let example = found.err().unwrap_or_else(|| panic!("{mistake:?} is not found"));
         println!("{mistake:?}: {example}");
+    }
+}
+
+#[test]
+fn in_a_cluster_whatever_is_begun_was_signed_by_the_keys_of_what_runs_and_the_last_release_stays_in_reach() {
+    match explore(&Cluster { confusion: None }, LIMIT) {
+        Ok(explored) => println!("{explored}"),
+        Err(example) => panic!("{example}"),
+    }
+}
+
+#[test]
+fn the_walk_of_a_cluster_finds_keys_that_change_too_early_too_late_or_for_nothing() {
+    for confusion in Confusion::ALL {
+        let found = explore(&Cluster { confusion: Some(confusion) }, LIMIT);
+        let example = found.err().unwrap_or_else(|| panic!("{confusion:?} is not found"));
+        println!("{confusion:?}: {example}");
     }
 }
