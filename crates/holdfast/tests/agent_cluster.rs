@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::kube::Cluster;
+use testkit::kube::{Cluster, ControllerManager, Kubelet, Options};
 use testkit::origin::Origin;
 use testkit::registry::Scratch;
 use testkit::releases::{CosignKey, Release, Releases};
@@ -203,4 +203,106 @@ async fn the_storage_gate_holds_a_release_back_until_all_is_migrated() {
     ground.cluster.flip_storage("v2").await;
     let _trigger = ground.storage_controller();
     ground.until_completed("1.1.0").await;
+}
+
+const ACCOUNT: &str = "system:serviceaccount:holdfast-system:holdfast-agent";
+
+/// What the guide has people make, and releases exchange: settings that name a key, and the key beside them. There are no mounts in
+/// these pods, so it is named relative to the directory that the agent is started in.
+fn configuration(file: &str, key: &CosignKey) -> Value {
+    let settings = format!("[agent]\nkeys = [{file:?}]\nperiod = \"300ms\"\nreserve = 0\n");
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "holdfast-agent", "namespace": "holdfast-system", "annotations": {"holdfast.dev/agent": "true"}},
+        "data": {"holdfast.toml": settings, file: String::from_utf8(key.public()).unwrap()},
+    })
+}
+
+/// As `deploy/agent` has it, with this program instead of the one in the image.
+fn deployment(version: &str, state: &std::path::Path) -> Value {
+    let deployment = agent::cluster::install::deployment("holdfast", &version.parse().unwrap()).remove(0);
+    let mut deployment = serde_json::to_value(deployment).unwrap();
+    let start = format!(
+        "cd $VOLUME_CONFIGURATION && exec {} --config holdfast.toml agent run --cluster --state {}/$HOLDFAST_POD",
+        env!("CARGO_BIN_EXE_holdfast"),
+        state.display()
+    );
+    let container = deployment.pointer_mut("/spec/template/spec/containers/0").unwrap();
+    container["command"] = json!(["sh", "-c", start]);
+    container.as_object_mut().unwrap().remove("args");
+    container["env"].as_array_mut().unwrap().push(json!({"name": "OF", "value": version}));
+    deployment
+}
+
+/// The agent of the release finds the new keys, and checks the same image by them: it must be signed by the old and by the new ones.
+/// Where it is not, the rest of it is not applied, and the next one is for the new keys to sign.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_exchanges_the_configured_keys_and_must_be_signed_by_the_old_and_the_new_ones() {
+    let scratch = Scratch::new("agent-cluster-keys");
+    let [old, new, newest] = [(); 3].map(|()| CosignKey::new(&scratch.0, "p256"));
+    let mut releases = Releases::create(&scratch.join("releases"));
+    let state = scratch.join("agents");
+    let note = |version: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "note", "namespace": "default"}, "data": {"of": version}});
+    let exchange = |version: &str, file: &str, key: &CosignKey| {
+        [
+            ("0000_00_configuration.yaml", configuration(file, key)),
+            ("0000_01_agent.yaml", deployment(version, &state)),
+        ]
+    };
+    let wanted: [(&str, &[&str], Vec<(&str, Value)>, &[&CosignKey]); 4] = [
+        ("1.1.0", &["1.0.0"], exchange("1.1.0", "new.pub", &new).into(), &[&old, &new]),
+        // By those of before only: whoever publishes it has forgotten the others.
+        ("1.2.0", &["1.1.0"], exchange("1.2.0", "newest.pub", &newest).into(), &[&new]),
+        ("1.2.1", &["1.1.0"], vec![], &[&new]),
+        ("1.2.2", &["1.1.0"], vec![], &[&newest]),
+    ];
+    let mut nodes = vec![json!({"version": "1.0.0", "payload": "oci:/nowhere@sha256:00"})];
+    for (version, previous, files, keys) in &wanted {
+        let mut release = Release::new(version, previous);
+        for (name, object) in files.iter().chain(&[("0000_10_note.yaml", note(version))]) {
+            release =
+                release.file(&format!("release-manifests/{name}"), 0o644, object.to_string().as_bytes());
+        }
+        let digest = releases.add(&release).digest;
+        keys.iter().for_each(|key| releases.sign_cosign(&digest, key));
+        nodes.push(json!({"version": version, "payload": releases.reference(version)}));
+    }
+    let graph = json!({"version": 1, "nodes": nodes, "edges": [[0, 1], [1, 2], [1, 3], [1, 4]]}).to_string();
+    let cluster = Cluster::with(Options::rbac().user(ACCOUNT, &["system:serviceaccounts"]));
+    let ground = Ground { graph: Origin::start(graph.into_bytes()), scratch, cluster, key: old };
+    let _manager = ControllerManager::start(&ground.cluster.server, &ground.scratch.join("manager"));
+    let environment = [("KUBECONFIG".to_owned(), ground.cluster.kubeconfig(ACCOUNT).display().to_string())];
+    let kubelet =
+        Kubelet::start(&ground.cluster.server, "here", &ground.scratch.join("kubelet"), &environment);
+
+    ground.done(&["agent", "install"]);
+    for (path, object) in [
+        ("/api/v1/namespaces/holdfast-system/configmaps", configuration("old.pub", &ground.key)),
+        ("/apis/apps/v1/namespaces/holdfast-system/deployments", deployment("1.0.0", &state)),
+    ] {
+        let (status, said) = ground.cluster.create(path, &object).await;
+        assert_eq!(status, 201, "{said}");
+    }
+    ground.until("the agent makes its ClusterVersion", |it| it["spec"]["clusterID"].is_string()).await;
+    ground.wish(&json!({"upstream": ground.graph.url(), "channel": "stable"})).await;
+    ground.wish(&json!({"desiredUpdate": {"version": "1.1.0"}})).await;
+    ground.until_completed("1.1.0").await;
+
+    let refused = |version: &'static str| {
+        move |it: &Value| {
+            let last = &it["status"]["history"][0];
+            last["version"] == version && last["state"] == "Refused"
+        }
+    };
+    for version in ["1.2.0", "1.2.1"] {
+        ground.wish(&json!({"desiredUpdate": {"version": version}})).await;
+        let found = ground.until("it is refused", refused(version)).await;
+        let why = found["status"]["history"][0]["message"].as_str().unwrap();
+        assert!(why.contains("keyring newest.pub"), "{why}\n{}", kubelet.said("holdfast-agent"));
+        assert_eq!(found["status"]["rollout"]["running"]["version"], "1.1.0");
+        let (_, left) = ground.cluster.get("/api/v1/namespaces/default/configmaps/note").await;
+        assert_eq!(left["data"]["of"], "1.1.0", "the rest of it was applied");
+    }
+    ground.wish(&json!({"desiredUpdate": {"version": "1.2.2"}})).await;
+    ground.until_completed("1.2.2").await;
 }

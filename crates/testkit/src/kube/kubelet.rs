@@ -1,8 +1,9 @@
 //! One who plays the kubelet, and the scheduler: takes every pod, starts the command of each of its containers as a process on
-//! this machine, and reports what becomes of it. There are no images: a container without a command runs and does nothing, and
+//! this machine, and reports what becomes of it. ConfigMaps are laid out for those who mount them. There are no images: a container without a command runs and does nothing, and
 //! one whose image begins with `missing` can't be pulled.
 
 mod pod;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::pod::Pod;
+use self::volume::Volume;
 use super::api_server::ApiServer;
 use super::client::Client;
 use super::lock;
 
 const LOOK: Duration = Duration::from_millis(50);
+/// Looks between two at what pods have mounted: it takes a while until a change arrives there.
+const REFRESH: u32 = 20;
 
 /// What runs in the pods, by namespace, pod and container.
 type Running = BTreeMap<(String, String, String), u32>;
@@ -46,6 +50,8 @@ impl Kubelet {
             environment: environment.to_vec(),
             running: Arc::clone(&running),
             pods: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            looks: 0,
         };
         let stopped = Arc::clone(&stop);
         // A thread of its own, as starting and ending processes blocks.
@@ -128,6 +134,9 @@ struct Player {
     running: Arc<Mutex<Running>>,
     /// By uid.
     pods: BTreeMap<String, Pod>,
+    /// By the uid of their pod.
+    volumes: BTreeMap<String, Vec<Volume>>,
+    looks: u32,
 }
 
 impl Player {
@@ -167,6 +176,8 @@ impl Player {
         let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         // Whoever was removed without being asked is gone at once.
         self.pods.retain(|known, _| objects.iter().any(|object| uid(object) == *known));
+        self.volumes.retain(|known, _| objects.iter().any(|object| uid(object) == *known));
+        self.looks = self.looks.wrapping_add(1);
         for object in &objects {
             if object["spec"]["nodeName"].is_null() {
                 self.bind(object).await;
@@ -175,10 +186,22 @@ impl Player {
             if object["spec"]["nodeName"] != self.node {
                 continue;
             }
-            let pod = self
-                .pods
-                .entry(uid(object))
-                .or_insert_with(|| Pod::new(object, &self.directory, &self.environment));
+            let volumes =
+                self.volumes.entry(uid(object)).or_insert_with(|| Volume::of(object, &self.directory));
+            let is_new = !self.pods.contains_key(&uid(object));
+            if is_new || self.looks % REFRESH == 0 {
+                let mut all_there = true;
+                for volume in &mut *volumes {
+                    all_there &= volume.refresh(&self.client).await;
+                }
+                if !all_there {
+                    continue;
+                }
+            }
+            let mounted: Vec<_> = volumes.iter().map(Volume::variable).collect();
+            let pod = self.pods.entry(uid(object)).or_insert_with(|| {
+                Pod::new(object, &self.directory, &[self.environment.clone(), mounted].concat())
+            });
             if object["metadata"]["deletionTimestamp"].is_null() {
                 pod.go_on();
                 if let Some(status) = pod.news() {
