@@ -8,10 +8,17 @@ exec >/dev/console 2>&1
 
 [ "$BEHAVIOUR" != panics ] || exit 1
 
-# In an order in which each finds what it needs.
-for module in button evdev qemu_fw_cfg virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci \
-    virtio_blk failover net_failover virtio_net; do
-    [ ! -f "/modules/$module.ko" ] || insmod "/modules/$module.ko"
+# Which of them needs which is another from kernel to kernel: round after round, whichever finds what it needs, until a round
+# brings none.
+more=yes
+while [ "$more" ]; do
+    more=
+    for module in /modules/*.ko; do
+        insmod "$module" 2>/dev/null && rm "$module" && more=yes
+    done
+done
+for module in /modules/*.ko; do
+    [ ! -f "$module" ] || insmod "$module"
 done
 
 end() {
