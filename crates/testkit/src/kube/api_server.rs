@@ -228,7 +228,8 @@ impl ApiServer {
     /// For a server in front of this one.
     pub fn kubeconfig_to(&self, user: &str, url: &str) -> PathBuf {
         let port = url.rsplit(':').next().unwrap_or_default();
-        let path = self.directory.join(format!("{user}-{port}.kubeconfig"));
+        // KUBECONFIG is a list: no colon of an account's name may be in it.
+        let path = self.directory.join(format!("{}-{port}.kubeconfig", user.replace(':', "-")));
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
              clusters:\n- name: test\n  cluster:\n    server: {url}\n    certificate-authority: {ca}\n\

@@ -189,7 +189,7 @@ impl Player {
             let volumes =
                 self.volumes.entry(uid(object)).or_insert_with(|| Volume::of(object, &self.directory));
             let is_new = !self.pods.contains_key(&uid(object));
-            if is_new || self.looks % REFRESH == 0 {
+            if is_new || self.looks.is_multiple_of(REFRESH) {
                 let mut all_there = true;
                 for volume in &mut *volumes {
                     all_there &= volume.refresh(&self.client).await;

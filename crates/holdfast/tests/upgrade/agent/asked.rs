@@ -146,7 +146,8 @@ fn every_change_that_a_person_makes_can_be_read_by_a_program() {
     assert_eq!((&back["from"], &back["to"]), (&json!("2.0.0"), &json!("1.0.0")));
     // What fails is told by its exit code, and prints no document.
     let again = world.ends(&["agent", "rollback", "-o", "json"], 4);
-    assert!(again.out.is_empty() && again.err.starts_with("error: "), "{again:?}");
+    // The log comes before it: no agent runs, so the command does the work itself.
+    assert!(again.out.is_empty() && again.err.lines().any(|line| line.starts_with("error: ")), "{again:?}");
     // For people it stays a line.
     let done = world.ends(&["agent", "pause"], 0);
     assert_eq!((done.out.as_str(), done.err.as_str()), ("", "updates are paused\n"));
