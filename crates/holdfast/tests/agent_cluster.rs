@@ -249,16 +249,16 @@ async fn a_release_exchanges_the_configured_keys_and_must_be_signed_by_the_old_a
             ("0000_01_agent.yaml", deployment(version, &state)),
         ]
     };
-    let wanted: [(&str, &[&str], Vec<(&str, Value)>, &[&CosignKey]); 4] = [
-        ("1.1.0", &["1.0.0"], exchange("1.1.0", "new.pub", &new).into(), &[&old, &new]),
+    let wanted = [
+        ("1.1.0", "1.0.0", exchange("1.1.0", "new.pub", &new).to_vec(), vec![&old, &new]),
         // By those of before only: whoever publishes it has forgotten the others.
-        ("1.2.0", &["1.1.0"], exchange("1.2.0", "newest.pub", &newest).into(), &[&new]),
-        ("1.2.1", &["1.1.0"], vec![], &[&new]),
-        ("1.2.2", &["1.1.0"], vec![], &[&newest]),
+        ("1.2.0", "1.1.0", exchange("1.2.0", "newest.pub", &newest).to_vec(), vec![&new]),
+        ("1.2.1", "1.1.0", vec![], vec![&new]),
+        ("1.2.2", "1.1.0", vec![], vec![&newest]),
     ];
     let mut nodes = vec![json!({"version": "1.0.0", "payload": "oci:/nowhere@sha256:00"})];
     for (version, previous, files, keys) in &wanted {
-        let mut release = Release::new(version, previous);
+        let mut release = Release::new(version, &[previous]);
         for (name, object) in files.iter().chain(&[("0000_10_note.yaml", note(version))]) {
             release =
                 release.file(&format!("release-manifests/{name}"), 0o644, object.to_string().as_bytes());

@@ -40,7 +40,7 @@ impl Quarantine {
             let metadata = metadata::read(&tree);
             let metadata = metadata.map_err(|source| Refusal::NoRelease { digest: of.clone(), source })?;
             let keys = ReleaseKeys::read(&tree);
-            Ok((metadata, keys.map_err(|source| Refusal::BadKeys { digest: of, source })?))
+            Ok((metadata, keys.map_err(|source| Refusal::BadKeys { digest: of, source: Box::new(source) })?))
         };
         let (metadata, keys) = blocking(read).await?;
         may_follow(&metadata, &target.version, target.by, running)

@@ -39,7 +39,7 @@ pub enum Refusal {
     #[error("image {digest} is not a release")]
     NoRelease { digest: String, source: MetadataError },
     #[error("image {digest} carries keys that nobody could sign its successor with")]
-    BadKeys { digest: String, source: KeysError },
+    BadKeys { digest: String, source: Box<KeysError> },
     #[error("image {digest} may not be applied here")]
     CannotFollow { digest: String, source: Box<CannotFollow> },
     #[error("cannot use {}", path.display())]
