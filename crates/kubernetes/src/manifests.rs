@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 pub use kube::api::DynamicObject;
-use kube::api::{Api, ApiResource, GroupVersionKind, Patch, PatchParams, TypeMeta};
+use kube::api::{Api, ApiResource, GroupVersionKind, ListParams, Patch, PatchParams, TypeMeta};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
@@ -47,6 +47,7 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Req
         applied.map_err(RequestError::of(what.clone()))?;
         if types.kind == "CustomResourceDefinition" {
             established(&api, &name).await.map_err(RequestError::of(what))?;
+            listed(client, object).await;
         }
     }
     Ok(())
@@ -84,4 +85,32 @@ async fn established(api: &Api<DynamicObject>, name: &str) -> kube::Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Waits until the API server lists the objects of a definition. Newer ones answer 429 while they prepare the cache of a new custom
+/// resource, for up to a few seconds after it is established.
+async fn listed(client: &Client, definition: &DynamicObject) {
+    let Some(resource) = defined(definition) else { return };
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let deadline = tokio::time::Instant::now() + SERVED_WITHIN;
+    while let Err(kube::Error::Api(status)) = api.list(&ListParams::default().limit(1)).await {
+        // Any other answer is for the first real request to report.
+        if !matches!(status.code, 404 | 429 | 503) || tokio::time::Instant::now() > deadline {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The resource of a definition, in the first version that is served.
+fn defined(definition: &DynamicObject) -> Option<ApiResource> {
+    let text = |value: &Value, path: &str| value.pointer(path)?.as_str().map(str::to_owned);
+    let versions = definition.data.pointer("/spec/versions")?.as_array()?;
+    let served = versions.iter().find(|version| version["served"] == true)?;
+    let kind = GroupVersionKind::gvk(
+        &text(&definition.data, "/spec/group")?,
+        &text(served, "/name")?,
+        &text(&definition.data, "/spec/names/kind")?,
+    );
+    Some(ApiResource::from_gvk_with_plural(&kind, &text(&definition.data, "/spec/names/plural")?))
 }

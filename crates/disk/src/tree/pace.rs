@@ -31,7 +31,7 @@ impl Pace {
 
     /// How long `bytes` will take; no time at all while nothing is known.
     fn foretell(self, bytes: u64) -> Duration {
-        let nanos = self.took.as_nanos() * u128::from(bytes) / u128::from(self.bytes.max(1));
+        let nanos = self.took.as_nanos().saturating_mul(bytes.into()) / u128::from(self.bytes.max(1));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }

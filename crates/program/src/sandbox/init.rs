@@ -142,6 +142,9 @@ impl Prepared {
         [Signal::TERM, Signal::INT, Signal::HUP]
             .into_iter()
             .for_each(|it| kernel::ignore_signal(it.as_raw()));
+        // Programs that fork without end compete with this process for the processors. Without the right to go first, it
+        // counts them later.
+        let _ = rustix::process::setpriority_process(None, -20);
         let program = Pid::from_raw(program);
         let watched =
             program.and_then(|program| rustix::process::pidfd_open(program, PidfdFlags::empty()).ok());

@@ -1,5 +1,5 @@
 //! What an appliance is made of: anything that can be snapshotted, stopped, reconfigured, started and asked whether it
-//! is ready. One trait, one suite of tests that every backend passes (`tests/contract`).
+//! is ready. One trait, one suite of tests that every backend passes (`tests/it/contract`).
 
 mod error;
 pub mod files;
