@@ -1,14 +1,14 @@
 //! Images: pulled, and spread to more managers, against `curl -o` from the same server to the same disk; what that costs.
 #![allow(clippy::unwrap_used, dead_code)] // a benchmark stops at the first surprise; the tests' helpers can do more
 
-#[path = "../../tests/images/fixture.rs"]
+#[path = "../../tests/it/images/fixture.rs"]
 mod fixture;
 mod list;
-#[path = "../../tests/images/network.rs"]
+#[path = "../../tests/it/images/network.rs"]
 mod network;
 mod next_version;
 mod origin;
-#[path = "../../tests/images/proxy.rs"]
+#[path = "../../tests/it/images/proxy.rs"]
 mod proxy;
 mod pull;
 mod shaped;

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::fixture::content;
-use crate::network::{self, SIZE, run, shape};
+use crate::fixture::{MIB, content};
+use crate::network::{self, run, shape};
 use crate::table::{Row, Wanted};
 
 const WHAT: &str = "256 MiB to 15 receivers on links of 100 Mbit/s";
+const RECEIVERS: usize = 15;
+const SIZE: usize = 256 * MIB;
 const ROUNDS: usize = 3;
 const SERVER: &str = "10.178.0.1";
 const PORT: &str = "8080";
@@ -23,7 +25,7 @@ pub async fn rows(dir: &Path, wanted: &Wanted) -> Vec<Row> {
     let (mut ours, mut one) = (vec![], vec![]);
     for _ in 0..ROUNDS {
         one.push(one_transfer(dir));
-        ours.push(network::fifteen_receive_at_once().await.0);
+        ours.push(network::receive_at_once(RECEIVERS, SIZE).await.0);
     }
     vec![Row::ratio(WHAT, &mut ours, &mut one, 1.2, ("all ready", "one transfer by curl over such a link"))]
 }

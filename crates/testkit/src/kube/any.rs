@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::api_server::program;
 use super::cluster::Cluster;
+use super::program::Kubernetes;
 
 pub struct AnyCluster {
     /// With its kubeconfig.
@@ -17,7 +17,7 @@ pub struct AnyCluster {
 impl AnyCluster {
     /// Panics where there is neither.
     pub fn find() -> Self {
-        let own = program().map(|_| Cluster::start());
+        let own = Kubernetes::default().program("kube-apiserver").map(|_| Cluster::start());
         match (own, std::env::var_os("KUBECONFIG")) {
             (Ok(own), _) => {
                 let kubeconfig = own.kubeconfig("admin");

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::process::Process;
-use super::program::found;
+use super::program::Kubernetes;
 use super::{Etcd, Keys, wait_for};
 use crate::ports::free_port;
 
@@ -53,6 +52,7 @@ pub struct Options {
     pub disable_admission: Vec<String>,
     /// Besides `admin`, of the group `system:masters`, and `plain`, of none.
     pub users: Vec<User>,
+    pub kubernetes: Kubernetes,
 }
 
 impl Options {
@@ -60,10 +60,22 @@ impl Options {
         Self { authorization: Authorization::Rbac, ..Self::default() }
     }
 
+    /// For what only this version does.
+    pub fn of(kubernetes: Kubernetes) -> Self {
+        Self { kubernetes, ..Self::default() }
+    }
+
     #[must_use]
     pub fn flag(mut self, flag: &str) -> Self {
         self.flags.push(flag.to_owned());
         self
+    }
+
+    /// Every list comes from etcd. Otherwise 1.36 continues a list from a snapshot in memory, after etcd has compacted what the list
+    /// began with.
+    #[must_use]
+    pub fn without_snapshots(self) -> Self {
+        self.flag("--watch-cache=false")
     }
 
     #[must_use]
@@ -162,8 +174,11 @@ impl ApiServer {
     }
 
     fn launch(&mut self) -> bool {
-        let mut process =
-            Process::start(own_program(), &self.arguments(), self.directory.join("kube-apiserver.log"));
+        let mut process = Process::start(
+            &own_program(self.options.kubernetes),
+            &self.arguments(),
+            self.directory.join("kube-apiserver.log"),
+        );
         let deadline = Instant::now() + PATIENCE;
         // Looking after priority classes begins with a second of sleep, and where they are already, is for nothing.
         let ready = match self.started {
@@ -198,6 +213,10 @@ impl ApiServer {
     /// The certificate to trust, PEM.
     pub fn ca(&self) -> PathBuf {
         self.keys.ca()
+    }
+
+    pub fn kubernetes(&self) -> Kubernetes {
+        self.options.kubernetes
     }
 
     pub fn keys(&self) -> &Keys {
@@ -263,15 +282,9 @@ impl ApiServer {
     }
 }
 
-/// What `scripts/kube-apiserver` says, which builds it where it is not there yet; or why there is none.
-pub(super) fn program() -> Result<&'static Path, &'static str> {
-    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let found = PROGRAM.get_or_init(|| found("kube-apiserver"));
-    found.as_deref().map_err(String::as_str)
-}
-
-/// For a server with flags of the test's own, on an etcd that it reads: no other cluster will do.
-fn own_program() -> &'static Path {
-    program()
+/// The program of a server with flags of the test's own, on an etcd that the test reads. No other cluster will do.
+fn own_program(kubernetes: Kubernetes) -> PathBuf {
+    kubernetes
+        .program("kube-apiserver")
         .unwrap_or_else(|why| panic!("an API server of its own is needed, whatever KUBECONFIG names: {why}"))
 }

@@ -46,13 +46,13 @@ impl Cluster {
     /// With etcd's data in memory, where there is such a place: no disk is waited for.
     pub fn with(options: Options) -> Self {
         let scratch = scratch();
-        let etcd = Etcd::start(&scratch.0.join("etcd"));
+        let etcd = Etcd::start(options.kubernetes, &scratch.0.join("etcd"));
         Self::around(scratch, etcd, options)
     }
 
     /// With etcd's data where it is told, such as on a disk.
     pub fn with_data_in(directory: &Path, options: Options) -> Self {
-        let etcd = Etcd::start(directory);
+        let etcd = Etcd::start(options.kubernetes, directory);
         Self::around(scratch(), etcd, options)
     }
 

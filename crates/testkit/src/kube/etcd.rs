@@ -1,4 +1,4 @@
-//! Debian's etcd, and what lies in it, read past the API server.
+//! etcd, and what is stored in it, read past the API server.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::process::Process;
+use super::program::Kubernetes;
 use super::{http, wait_for};
 use crate::ports::free_port;
 
@@ -18,27 +19,23 @@ const PAGE: u32 = 200;
 
 pub struct Etcd {
     process: Option<Process>,
+    program: PathBuf,
     directory: PathBuf,
     port: u16,
     peer_port: u16,
-    flags: Vec<String>,
     http: reqwest::Client,
 }
 
 impl Etcd {
-    /// Data and log are in the directory: put it in memory, and no disk is waited for.
-    pub fn start(directory: &Path) -> Self {
-        Self::with(directory, &[])
-    }
-
-    pub fn with(directory: &Path, flags: &[&str]) -> Self {
+    /// The etcd for API servers of this version. Data and log are in the directory: with one in memory, no disk is waited for.
+    pub fn start(kubernetes: Kubernetes, directory: &Path) -> Self {
         std::fs::create_dir_all(directory).expect("a directory for etcd");
         let mut etcd = Self {
             process: None,
+            program: kubernetes.etcd().unwrap_or_else(|why| panic!("etcd is needed: {why}")),
             directory: directory.to_owned(),
             port: 0,
             peer_port: 0,
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             // A connection is for one question: none outlives a restart.
             http: http().pool_max_idle_per_host(0).build().expect("a client"),
         };
@@ -62,7 +59,7 @@ impl Etcd {
 
     fn launch(&mut self) -> bool {
         let (client, peer) = (self.url(), format!("http://127.0.0.1:{}", self.peer_port));
-        let mut arguments = vec![
+        let arguments = vec![
             "--name=test".to_owned(),
             format!("--data-dir={}", self.data().display()),
             format!("--listen-client-urls={client}"),
@@ -76,9 +73,7 @@ impl Etcd {
             "--heartbeat-interval=10".to_owned(),
             "--election-timeout=100".to_owned(),
         ];
-        arguments.extend(self.flags.iter().cloned());
-        assert!(which("etcd"), "etcd is needed: install the package etcd-server");
-        let mut process = Process::start(Path::new("etcd"), &arguments, self.directory.join("etcd.log"));
+        let mut process = Process::start(&self.program, &arguments, self.directory.join("etcd.log"));
         let deadline = Instant::now() + PATIENCE;
         let health = format!("{client}/health");
         let mut up = false;
@@ -185,9 +180,4 @@ impl Etcd {
         let revision = self.revision().await;
         self.ask("/v3/kv/compaction", json!({"revision": revision.to_string(), "physical": true})).await;
     }
-}
-
-pub(super) fn which(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }

@@ -34,6 +34,7 @@ pub struct Kubelet {
     directory: PathBuf,
     client: Client,
     node: String,
+    version: &'static str,
 }
 
 impl Kubelet {
@@ -43,9 +44,11 @@ impl Kubelet {
         std::fs::create_dir_all(directory).expect("a directory for the kubelet");
         let stop = Arc::new(AtomicBool::new(false));
         let running = Arc::new(Mutex::new(Running::new()));
+        let version = server.kubernetes().kubelet_version();
         let player = Player {
             client: server.client("admin"),
             node: node.to_owned(),
+            version,
             directory: directory.to_owned(),
             environment: environment.to_vec(),
             running: Arc::clone(&running),
@@ -60,7 +63,7 @@ impl Kubelet {
             runtime.expect("a runtime").block_on(player.play(&stopped));
         });
         let (client, directory, node) = (server.client("admin"), directory.to_owned(), node.to_owned());
-        Self { stop, running, thread: Some(thread), directory, client, node }
+        Self { stop, running, thread: Some(thread), directory, client, node, version }
     }
 
     /// Process ids of the containers of pods whose names begin so.
@@ -92,7 +95,7 @@ impl Kubelet {
     /// What the node says of itself from now on.
     pub async fn say_ready(&self, ready: bool) {
         let path = format!("/api/v1/nodes/{}/status", self.node);
-        let (status, said) = self.client.patch(&path, &node_status(ready)).await;
+        let (status, said) = self.client.patch(&path, &node_status(ready, self.version)).await;
         assert_eq!(status, 200, "{said}");
     }
 }
@@ -106,14 +109,14 @@ impl Drop for Kubelet {
     }
 }
 
-fn node_status(ready: bool) -> Value {
+fn node_status(ready: bool, version: &str) -> Value {
     let (status, reason) = if ready { ("True", "KubeletReady") } else { ("False", "KubeletNotReady") };
     let named = ["machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"];
     let mut info: serde_json::Map<String, Value> =
         named.into_iter().map(|name| (name.to_owned(), json!("played"))).collect();
     for (name, value) in [
-        ("kubeletVersion", "v1.20.2"),
-        ("kubeProxyVersion", "v1.20.2"),
+        ("kubeletVersion", version),
+        ("kubeProxyVersion", version),
         ("operatingSystem", "linux"),
         ("architecture", "amd64"),
     ] {
@@ -129,6 +132,7 @@ fn node_status(ready: bool) -> Value {
 struct Player {
     client: Client,
     node: String,
+    version: &'static str,
     directory: PathBuf,
     environment: Vec<(String, String)>,
     running: Arc<Mutex<Running>>,
@@ -160,7 +164,7 @@ impl Player {
         let merge = "application/merge-patch+json";
         for (method, path, media_type, body) in [
             (reqwest::Method::POST, "/api/v1/nodes", "application/json", node),
-            (reqwest::Method::PATCH, &format!("{path}/status"), merge, node_status(true)),
+            (reqwest::Method::PATCH, &format!("{path}/status"), merge, node_status(true, self.version)),
             // New nodes are kept free until somebody who is not there has seen that they are ready.
             (reqwest::Method::PATCH, &path, merge, json!({"spec": {"taints": null}})),
         ] {

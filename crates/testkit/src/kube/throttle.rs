@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::https::{Https, Reply, Request, Work};
 use super::{ApiServer, lock};
 
-/// What 1.20 says when it is overloaded: no Status object, plain text.
+/// What 1.20 and 1.36 answer when they are overloaded: plain text, not a Status object.
 pub const TOO_MANY: &str = "Too many requests, please try again later.\n";
 
 #[derive(Debug, Clone)]

@@ -1,8 +1,0 @@
-//! What holds on any cluster: it is looked at through its API alone, in a namespace and a group of the test's own. The
-//! other tests of this crate want API servers that they can restart, and an etcd that they can read.
-
-#![allow(clippy::unwrap_used)]
-
-mod ground;
-mod kubeconfig;
-mod on_any_cluster;

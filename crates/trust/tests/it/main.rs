@@ -1,0 +1,5 @@
+//! The integration tests of `trust`, in one program: each program more costs a link and its dependencies again.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, too")]
+
+mod cosign;
+mod openpgp;

@@ -1,8 +1,0 @@
-//! The `vm` backend on real machines, under software emulation; and what it is told by QEMUs that are not well.
-#![allow(clippy::unwrap_used)]
-
-mod disks;
-mod life;
-mod peers;
-mod steps;
-mod support;
