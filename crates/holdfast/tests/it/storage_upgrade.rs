@@ -27,6 +27,8 @@ fn new() -> Release {
 struct Ground {
     cluster: Cluster,
     widgets: usize,
+    /// The program that the cluster's etcd runs: a path, or a name that is found in PATH.
+    etcd: String,
     kubernetes: Value,
     site: Site<Slot>,
 }
@@ -47,15 +49,15 @@ impl Ground {
             let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
             words.map(|word| word.replace(&data.display().to_string(), "{data}")).collect::<Vec<_>>()
         };
-        let mut etcd = line(cluster.etcd.process_id());
-        etcd[0] = "bin/etcd".to_owned();
+        let mut command = line(cluster.etcd.process_id());
+        let etcd = std::mem::replace(&mut command[0], "bin/etcd".to_owned());
         let kubernetes = json!({
-            "etcd": etcd,
+            "etcd": command,
             "kubeApiserver": line(cluster.server.process_id()),
             "kubeconfig": cluster.kubeconfig("admin"),
             "timeout": "10m",
         });
-        let mut ground = Self { cluster, widgets, kubernetes, site };
+        let mut ground = Self { cluster, widgets, etcd, kubernetes, site };
         ground.rest();
         ground
     }
@@ -69,9 +71,9 @@ impl Ground {
     /// The new release, with what it says about its Kubernetes changed.
     fn release(&self, change: impl FnOnce(&mut Value)) -> String {
         let dir = self.site.release(&new());
-        // The etcd of the system, by a name of the release.
+        // The same etcd, under a name of the release.
         let etcd = Path::new(&dir).join("bin/etcd");
-        fs::write(&etcd, "#!/bin/sh\nexec etcd \"$@\"\n").unwrap();
+        fs::write(&etcd, format!("#!/bin/sh\nexec '{}' \"$@\"\n", self.etcd)).unwrap();
         fs::set_permissions(&etcd, fs::Permissions::from_mode(0o755)).unwrap();
         let path = Path::new(&dir).join("release.json");
         let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

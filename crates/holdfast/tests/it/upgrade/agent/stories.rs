@@ -86,7 +86,8 @@ impl Terminal {
         let scratch = Scratch::new();
         fs::create_dir(scratch.0.join("tmp")).unwrap();
         let process = Command::new("script")
-            .args(["--quiet", "--flush", "--return", "--command", command, "/dev/null"])
+            // Without exec, some shells stay between `script` and the command, and end with 130 on Ctrl-C.
+            .args(["--quiet", "--flush", "--return", "--command", &format!("exec {command}"), "/dev/null"])
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
             // With HOLDFAST set, `make run` builds nothing.
             .env("HOLDFAST", HOLDFAST)
