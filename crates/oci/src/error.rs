@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use trust::digest::Digest;
@@ -33,7 +34,7 @@ pub enum FetchError {
     #[error("cannot set up access to {host}: {why}")]
     Access { host: String, why: String },
     #[error("not asked: the {failures} questions before it failed")]
-    GaveUp { failures: usize },
+    GaveUp { failures: usize, source: Arc<FetchError> },
     #[error("interrupted")]
     Interrupted,
 }

@@ -33,7 +33,7 @@ impl Turns {
     pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, FetchError>>) -> Shared<T> {
         let _turn = self.turns.acquire().await;
         self.patience.check()?;
-        Ok(self.patience.learn(question.await)?)
+        self.patience.learn(question.await)
     }
 }
 
