@@ -52,8 +52,8 @@ pub(super) enum Change {
     Removed,
 }
 
-/// Which rules concern a client: positions in [`Owners::rules`], from the most general to the most specific. Small, and
-/// the same for all clients that are treated alike, so that answers can be kept by it.
+/// The rules that concern a client, as positions in [`Owners::rules`]. Small, and the same for all clients that are
+/// treated alike, so that answers can be cached by it.
 pub type Applying = Vec<u32>;
 
 impl Owners {
@@ -65,10 +65,7 @@ impl Owners {
                 && rule.owner.as_deref().is_none_or(|wanted| Some(wanted) == owner)
                 && rule.channel.as_deref().is_none_or(|wanted| wanted == channel)
         };
-        let mut found: Applying =
-            (0..).zip(&self.rules).filter(|(_, rule)| concerns(rule)).map(|(at, _)| at).collect();
-        found.sort_by_key(|&at| self.rules.get(at as usize).map(Rule::level));
-        found
+        (0..).zip(&self.rules).filter(|(_, rule)| concerns(rule)).map(|(at, _)| at).collect()
     }
 
     /// Whether anybody's owner matters at all.

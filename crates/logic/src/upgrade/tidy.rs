@@ -27,3 +27,20 @@ pub fn leftovers(
         images: images.iter().filter(|image| !needed(image)).cloned().collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::release::ReleaseVersion;
+    use super::*;
+
+    #[test]
+    fn the_image_that_made_a_workload_stays_and_others_go() {
+        let image = |version: &str| {
+            ImageId::new(&ReleaseVersion::parse(version).unwrap(), &format!("sha256:{version}"))
+        };
+        let [old, maker, current] = ["v1-1-a", "v2-2-b", "v3-3-c"].map(image);
+        let all = [old.clone(), maker.clone(), current.clone()];
+        let left = leftovers(&current, None, &[maker], &[], &all);
+        assert_eq!(left.images, [old]);
+    }
+}

@@ -181,7 +181,24 @@ fn a_first_boot_starts_with_nothing() {
     decides("nothing there", &device("d1", "4.14.0"), Branch::FirstBoot, &[], None);
     let gone = device("d1", "4.14.0").boots([ran(1, "d1", Healthy)]).copies([backup(2, "d1", 1, "4.14.0")]);
     decides("data gone, backups there", &gone, Branch::DataGone, &[], None);
-    assert!(retention::prune(&gone).is_empty(), "and nothing is pruned in that boot");
+}
+
+#[test]
+fn while_the_data_is_gone_nothing_is_pruned() {
+    let generation =
+        |copy: CopyRecord| CopyRecord { place: Place::Generation(id("d1"), copy.number), ..copy };
+    let gone = || {
+        device("d1", "4.14.0").boots([1, 2, 3, 4].map(|seq| ran(seq, "d1", Healthy))).copies([
+            generation(backup(5, "d1", 1, "4.14.0")),
+            generation(backup(6, "d1", 2, "4.14.0")),
+            backup(7, "d1", 3, "4.14.0"),
+        ])
+    };
+    assert!(
+        !retention::prune(&gone().data(data("d1", 4, "4.14.0"))).is_empty(),
+        "with data, the oldest goes"
+    );
+    assert!(retention::prune(&gone()).is_empty());
 }
 
 #[test]
